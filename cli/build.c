@@ -42,8 +42,8 @@ static void print_report(const struct ingot_build_report *r) {
     }
 }
 
-/* What further kernels for some sizes cost, if there are any. */
-static void print_variants(const char *engine_file) {
+/* How the network is divided among ranks, if it is; what further kernels for some sizes cost, if there are any. */
+static void print_explained(const char *engine_file) {
     struct ingot_engine *engine;
     struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
     options.verify = INGOT_VERIFY_NO_WEIGHTS;
@@ -51,6 +51,7 @@ static void print_variants(const char *engine_file) {
     const char *text = "{}";
     ingot_engine_explanation(engine, &text, NULL);
     json_t *explanation = json_loads(text, 0, NULL);
+    inspect_ranks_print(explanation, false, stderr);
     const json_t *variants = json_object_get(explanation, "variants");
     long long kernels = (long long)json_number(variants, "kernels");
     if (kernels > 0) {
@@ -72,6 +73,7 @@ int cmd_build(int argc, char **argv) {
         {"shape", 's', OPTION_LIST, "NAME=SPEC",
          "limits a symbol (batch=4, batch=1:8:64 for MIN:OPT:MAX)\nor an input (image=1x3x224x224); repeatable",
          &arguments.shapes},
+        RANK_OPTION_ROWS(arguments),
         {"dump-after", 0, OPTION_TEXT, "PASS|all", "prints the graph after a pass to stdout", &arguments.dump_after},
         {"adapters", 0, OPTION_UNSIGNED, "N",
          "slots for low-rank adapters (LoRA), chosen for each sample by\nthe input 'adapter'; 'ingot refit --slot' "
@@ -110,7 +112,7 @@ int cmd_build(int argc, char **argv) {
             fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6,
                     (now_ms() - start) / 1e3);
             if (summary.has_cache) print_report(&summary.report);
-            print_variants(output);
+            print_explained(output);
         }
     }
     build_arguments_free(&arguments);

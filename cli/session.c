@@ -54,11 +54,30 @@ static void open_cache(const struct build_arguments *arguments, struct build_job
     free(text);
 }
 
+/* "1,2,4" */
+static enum ingot_status read_ranks(const char *text, struct build_job *job, struct ingot_error *error) {
+    struct ingot_build_options *o = &job->options;
+    const size_t most = sizeof job->ranks / sizeof *job->ranks;
+    o->ranks = job->ranks;
+    for (const char *at = text; at && *at;) {
+        char *end;
+        unsigned long count = strtoul(at, &end, 10);
+        bool goes_on = *end == ',' && end[1];
+        if (*at < '0' || *at > '9' || (*end && !goes_on) || o->n_ranks == most)
+            return cli_error(error, INGOT_INVALID_ARGUMENT, "--ranks '%s': expected numbers such as 2 or 1,2,4", text);
+        job->ranks[o->n_ranks++] = count > INT_MAX ? INT_MAX : (unsigned)count;
+        at = end + goes_on;
+    }
+    return INGOT_OK;
+}
+
 enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,
                                   struct ingot_error *error) {
     *job = (struct build_job){.options = INGOT_BUILD_OPTIONS_INIT, .dump = {NULL, write_stdout}};
     CLI_TRY(shape_specs(&arguments->shapes, &job->specs, &job->text, error));
+    CLI_TRY(read_ranks(arguments->ranks, job, error));
     struct ingot_build_options *o = &job->options;
+    o->sharding = arguments->sharding;
     o->target = arguments->target;
     o->opt_level = number(arguments->opt_level);
     o->shapes = job->specs;

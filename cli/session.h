@@ -14,6 +14,7 @@ struct build_arguments {
     double tune;
     bool portable, verify_passes, strip_weights, strict_qdq, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
+    const char *ranks, *sharding;
 };
 #define BUILD_ARGUMENTS_DEFAULT \
     { .opt_level = 3 }
@@ -100,6 +101,19 @@ struct build_arguments {
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }
 
+/* The same, of engines for several ranks. */
+#define RANK_OPTION_ROWS(b)                                                                                      \
+    {"ranks",                                                                                                    \
+     0,                                                                                                          \
+     OPTION_TEXT,                                                                                                \
+     "N[,N...]",                                                                                                 \
+     "divides the network among N processes or GPUs that compute a\nrun together; a plan for each of several N", \
+     &(b).ranks},                                                                                                \
+        {"gpus", 0, OPTION_TEXT, "N[,N...]", "the same", &(b).ranks}, {                                          \
+        "sharding", 0, OPTION_TEXT, "HOW",                                                                       \
+            "auto (the default: what is estimated to be fastest), none,\nbatch, tensor or mixed", &(b).sharding  \
+    }
+
 /* Where and how an engine runs; shared by run, bench and verify. */
 struct context_arguments {
     unsigned threads, device;
@@ -120,6 +134,7 @@ struct build_job {
     struct ingot_build_options options; /* points into the other fields */
     struct ingot_shape_spec *specs;
     void *text;
+    unsigned ranks[64];
     struct ingot_sink dump;
     struct progress *progress;
     struct ingot_build_report report;

@@ -37,6 +37,8 @@ char *info_type_text(const struct ingot_tensor_info *info);
 
 void inspect_engine_print(const struct inspected *engine);
 void inspect_initializers_print(const struct ingot_engine *engine, bool json);
+/* How the network is divided among ranks; nothing of an engine for one. `all`: product by product. */
+void inspect_ranks_print(const json_t *explanation, bool all, FILE *to);
 void inspect_kernels_print(const json_t *explanation);
 /* `which` is a kernel's number or name; false if there is none. */
 bool inspect_source_print(const json_t *explanation, const char *which);

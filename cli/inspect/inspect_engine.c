@@ -117,6 +117,7 @@ void inspect_engine_print(const struct inspected *engine) {
            json_text(e, "target"), json_text(e, "compiler"), (long long)json_number(e, "opt_level"));
     printf("precision   %s\n", json_text(e, "precision"));
     print_libraries(json_object_get(e, "libraries"));
+    inspect_ranks_print(e, true, stdout);
     print_infos("input", engine->session.inputs, engine->session.n_inputs);
     print_infos("output", engine->session.outputs, engine->session.n_outputs);
     print_symbols(json_object_get(e, "symbols"));

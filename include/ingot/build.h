@@ -253,12 +253,19 @@ struct ingot_build_options {
     /* Compute quantised models as they are written, each operator by itself in the types that it names, instead of in integers
      * (docs/quantisation.md): slower, and what ONNX's operators say to the last bit. */
     bool strict_qdq;
+    /* Numbers of ranks, ascending, that the engine has plans for: GPUs, or processes on CPUs, that compute one run together
+     * (docs/distributed.md). NULL: it is for one. */
+    const unsigned *ranks;
+    size_t n_ranks;
+    /* How the network is divided among ranks: "auto" (or NULL), whatever is estimated to be fastest; "none", "batch", "tensor" or
+     * "mixed". */
+    const char *sharding;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL,   \
             false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0, NULL, \
-            0, false                                                                                                   \
+            0, false, NULL, 0, NULL                                                                                    \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

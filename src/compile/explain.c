@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "ir/build.h"
 
-static void put_string(struct ig_text *t, const char *s) {
+void ig_explain_string(struct ig_text *t, const char *s) {
     ig_text_add(t, "\"");
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
@@ -24,9 +24,9 @@ static void put_string(struct ig_text *t, const char *s) {
 }
 
 static void put_field(struct ig_text *t, const char *name, const char *value) {
-    put_string(t, name);
+    ig_explain_string(t, name);
     ig_text_add(t, ": ");
-    put_string(t, value);
+    ig_explain_string(t, value);
 }
 
 static void put_ports(struct ig_text *t, struct ig_graph *g, const char *name, const struct ig_port *ports,
@@ -177,7 +177,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         const struct ig_region *region = &g->regions.at[i];
         ig_text_add(t, *first ? "\n    {" : ",\n    {");
         *first = false;
-        if (step->kernel != IG_PLAN_NONE) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
+        if (step->kind == IG_STEP_KERNEL) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
         if (step->n_alternatives) put_variants(t, e, g, region, step);
         put_field(t, "label", plan->strings + step->label);
         ig_text_add(t, ", ");
@@ -405,6 +405,16 @@ static void put_libraries(struct ig_text *t, const struct ig_plan *plan) {
     ig_text_add(t, "],\n");
 }
 
+/* Puts how the network is divided among ranks, for each number of them. */
+static void put_shardings(struct ig_text *t, const struct ig_explanation *e) {
+    ig_text_add(t, "  \"sharding\": [");
+    for (uint32_t i = 0; i < e->n_shardings; i++) {
+        ig_text_add(t, i ? ",\n    " : "\n    ");
+        ig_sharding_explain(&e->shardings[i], t);
+    }
+    ig_text_add(t, e->n_shardings ? "\n  ],\n" : "],\n");
+}
+
 const char *ig_explain(const struct ig_explanation *e) {
     struct ig_text t;
     ig_text_init(&t, e->graph->job);
@@ -418,6 +428,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_field(&t, "precision", e->precision);
     ig_text_add(&t, ",\n");
     put_libraries(&t, &e->built->plan);
+    put_shardings(&t, e);
     put_ports(&t, e->graph, "inputs", e->graph->inputs.at, e->graph->inputs.count);
     put_ports(&t, e->graph, "outputs", e->graph->outputs.at, e->graph->outputs.count);
     put_symbols(&t, &e->built->plan);

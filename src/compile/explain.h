@@ -3,6 +3,7 @@
 #define IG_COMPILE_EXPLAIN_H
 
 #include "compile/figures.h"
+#include "compile/shard/shard.h"
 
 struct ig_pass_report {
     const char *name;
@@ -18,10 +19,14 @@ struct ig_explanation {
     const char *compiler;
     const char *precision; /* as requested */
     int opt_level;
+    const struct ig_sharding *shardings; /* by number of ranks; none: the engine is for one */
+    uint32_t n_shardings;
     struct ig_figures figures;
     IG_VEC(struct ig_pass_report) passes;
 };
 
+/* Appends a JSON string. */
+void ig_explain_string(struct ig_text *text, const char *string);
 const char *ig_explain(const struct ig_explanation *explanation);
 
 #endif

@@ -16,6 +16,7 @@
 #include "compile/refit/recipes.h"
 #include "compile/refit/refit.h"
 #include "compile/refit/structure.h"
+#include "compile/shard/shard.h"
 #include "compile/specialize.h"
 #include "compile/variants/tuning.h"
 #include "compile/weights.h"
@@ -32,7 +33,9 @@ struct build {
     struct ig_kernel_compiler compiler;
     struct ig_initializers *initializers; /* of the model */
     struct ig_graph *imported;            /* and specialised: what passes began with */
-    struct ig_graph *graph;
+    struct ig_graph *graph;               /* of the first rank */
+    IG_VEC(struct ig_rank_graph) ranks;   /* all that the engine has a plan for; one, where it is for one */
+    IG_VEC(struct ig_sharding) shardings; /* by number of ranks */
     struct ig_precisions precisions;
     const struct ig_fuse_rule *fuse_rules;
     struct ig_variant_set variants;
@@ -70,7 +73,25 @@ static void dump(const struct build *b, const char *pass) {
     o->dump->write(o->dump->user, text.at, text.length);
 }
 
-static void run_passes(struct build *b) {
+/* The graphs that the engine has plans for, from the imported one. */
+static void divide(struct build *b) {
+    const struct ingot_build_options *o = b->options;
+    if (o->n_ranks == 0) {
+        IG_PUSH(b->job, &b->ranks, ((struct ig_rank_graph){.graph = b->graph, .ranks = 1}));
+        return;
+    }
+    struct ig_graph *needed = ig_rewrite(b->graph, NULL, NULL, NULL);
+    for (size_t i = 0; i < o->n_ranks; i++) {
+        struct ig_sharding sharding;
+        ig_sharding_make(needed, &b->target.target, o, (int)o->ranks[i], &sharding);
+        IG_PUSH(b->job, &b->shardings, sharding);
+        for (uint32_t r = 0; r < o->ranks[i]; r++)
+            IG_PUSH(b->job, &b->ranks, ((struct ig_rank_graph){sharding.graphs[r], o->ranks[i], r}));
+    }
+}
+
+/* Of b->graph; only those of the first rank are reported. */
+static void run_passes_on(struct build *b, bool reports) {
     struct ig_pass_options options = {.target = &b->target.target,
                                       .estimator = ig_estimates_open(b->job, &b->target.target),
                                       .precisions = &b->precisions,
@@ -90,7 +111,24 @@ static void run_passes(struct build *b) {
             dump(b, pass->name);
         }
         r.nodes_after = count_nodes(b->graph);
-        IG_PUSH(b->job, &b->explanation.passes, r);
+        if (reports) IG_PUSH(b->job, &b->explanation.passes, r);
+    }
+}
+
+static void run_passes(struct build *b) {
+    divide(b);
+    for (uint32_t i = 0; i < b->ranks.count; i++) {
+        b->graph = b->ranks.at[i].graph;
+        run_passes_on(b, i == 0);
+        ig_literals_to_memory(b->graph, &b->target.target);
+        b->ranks.at[i].graph = b->graph;
+    }
+    b->graph = b->ranks.at[0].graph;
+    for (uint32_t i = 0, first = 0; i < b->shardings.count; i++) {
+        struct ig_sharding *s = &b->shardings.at[i];
+        for (int r = 0; r < s->ranks; r++)
+            s->graphs[r] = b->ranks.at[first++].graph;
+        ig_sharding_verify(s);
     }
 }
 
@@ -113,10 +151,10 @@ static void make_code(struct build *b) {
     const struct ig_tuner *tuner = ig_tuning_run(b->graph, b->options, &b->target, &b->compiler);
     ig_variants_choose(b->graph, &b->target.target, tuner, b->options->variants, &b->variants);
     ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner, &b->variants);
-    ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
+    ig_plan_build_ranks(b->ranks.at, b->ranks.count, b->imported, &b->kernels, &b->built);
     while (!ig_kernel_set_compile(&b->kernels, compile_progress, b)) {
         ig_kernel_set_restart(&b->kernels);
-        ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
+        ig_plan_build_ranks(b->ranks.at, b->ranks.count, b->imported, &b->kernels, &b->built);
     }
     note_refusals(b);
     ig_plan_set_entries(&b->built, &b->kernels);
@@ -128,7 +166,7 @@ static void make_plan(struct build *b) {
     b->compiler.target = &b->target.target;
     ig_variants_choose(b->graph, &b->target.target, NULL, b->options->variants, &b->variants);
     ig_kernel_set_init(&b->kernels, b->job, &b->compiler, NULL, &b->variants);
-    ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
+    ig_plan_build_ranks(b->ranks.at, b->ranks.count, b->imported, &b->kernels, &b->built);
     b->kernels.code = (struct ig_code){.bytes = (void *)(uintptr_t)no_code, .size = sizeof no_code};
 }
 
@@ -278,6 +316,8 @@ static void explain(struct build *b) {
     b->explanation.graph = b->graph;
     b->explanation.set = &b->kernels;
     b->explanation.built = &b->built;
+    b->explanation.shardings = b->shardings.at;
+    b->explanation.n_shardings = b->shardings.count;
     b->explanation.target = b->target.name;
     b->explanation.compiler = b->compiler.version;
     b->explanation.opt_level = b->options->opt_level;
@@ -286,14 +326,13 @@ static void explain(struct build *b) {
 }
 
 static void specialize(struct build *b, struct ig_graph *imported) {
-    bool in_parts = !ig_target_is_cuda(&b->target.target);
+    bool in_parts = !ig_target_is_cuda(&b->target.target) && b->options->n_ranks == 0;
     b->graph = b->imported = ig_specialize(imported, b->options->shapes, b->options->n_shapes, in_parts);
 }
 
 static void make_structure(struct build *b) {
     specialize(b, b->imported);
     run_passes(b);
-    ig_literals_to_memory(b->graph, &b->target.target);
     make_code(b);
     explain(b);
 }
@@ -360,11 +399,11 @@ void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct i
     if (options->n_io_types) graph = ig_io_types_set(graph, options);
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .counts = true};
     ig_pass_switches_check(job, options);
+    ig_sharding_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
     specialize(&b, graph);
     run_passes(&b);
-    ig_literals_to_memory(b.graph, &b.target.target);
     make_plan(&b);
     *out_counts = (struct ig_counts){.target = b.target.name,
                                      .precision = ig_precisions_text(job, &b.precisions),
@@ -385,6 +424,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     if (options->adapters) graph = ig_adapters_add(graph, options);
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
     ig_pass_switches_check(job, options);
+    ig_sharding_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     struct ig_cache_session *session = begin_session(job, options);
     ig_kernel_compiler_find(job, &b.target.target, options, session, &b.compiler);

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "compile/demands.h"
+#include "compile/same_weights.h"
 #include "compile/slots.h"
 #include "ir/build.h"
 #include "ir/part.h"
@@ -20,6 +21,10 @@ struct tables {
     struct ig_text strings;
     struct ig_map string_of;
     uint64_t weights_size;
+    struct ig_same_weights same; /* of an engine for several ranks */
+    struct ig_map stored;        /* class of a weight -> its offset / 64 */
+    bool has_ranks;
+    IG_VEC(struct ig_collective) collectives;
     IG_VEC(struct ig_plan_tensor) tensors;
     IG_VEC(struct ig_plan_buffer) buffers;
     IG_VEC(uint32_t) operands;
@@ -126,12 +131,19 @@ static uint64_t add_parts(struct level *l, ig_value v, enum ingot_dtype as, uint
     return offset;
 }
 
+/* What several ranks need alike is stored once. */
 static uint32_t add_weight(struct level *l, ig_value v) {
     struct tables *t = l->t;
+    uint32_t class = 0, known;
+    if (t->has_ranks) {
+        class = ig_same_weights_class(&t->same, l->g, v);
+        if (ig_map_get(&t->stored, &class, sizeof class, &known)) return known;
+    }
     const uint32_t before = l->g->values.count;
     const uint64_t offset = t->weights_size, end = add_parts(l, v, ig_type_of(l->g, v)->dtype, offset);
     follow_values(l, before);
     t->weights_size = (end + 63) / 64 * 64;
+    if (t->has_ranks) ig_map_put(&t->stored, &class, sizeof class, (uint32_t)(offset / 64));
     return (uint32_t)(offset / 64);
 }
 
@@ -313,11 +325,70 @@ static void add_control_step(struct level *l, const struct ig_region *region) {
     end_step(l, &step, region_label(l->g, region));
 }
 
+/* ---- Collectives ---- */
+
+/* The entry of the collective table. */
+static uint32_t collective_entry(struct tables *t, const struct ig_collective *c) {
+    for (uint32_t i = 0; i < t->collectives.count; i++) {
+        if (memcmp(&t->collectives.at[i], c, sizeof *c) == 0) return i;
+    }
+    IG_PUSH(t->job, &t->collectives, *c);
+    return t->collectives.count - 1;
+}
+
+static void add_dim(struct level *l, ig_dim dim) {
+    IG_PUSH(l->t->job, &l->t->dim_table, ig_slots_get(&l->t->slots, dim));
+}
+
+/* outer, inner, and the parts of the axis in between (plan.h). */
+static void add_collective_dims(struct level *l, const struct ig_node *n) {
+    struct ig_dims *dims = l->g->dims;
+    const struct ig_type type = *ig_type_of(l->g, n->in[0]);
+    ig_dim outer = ig_dim_const(dims, 1), inner = ig_type_elements(dims, &type);
+    bool divides = n->op == IG_OP_all_gather || n->op == IG_OP_reduce_scatter;
+    int axis = divides ? (int)ig_attr_int(l->g, n, IG_ATTR_axis) : 0;
+    if (divides) {
+        outer = ig_dim_product(dims, type.dim, axis);
+        inner = ig_dim_product(dims, type.dim + axis + 1, type.rank - axis - 1);
+    } else if (n->op == IG_OP_all_to_all) {
+        inner = ig_dim_product(dims, type.dim + 1, type.rank - 1);
+    }
+    add_dim(l, outer);
+    add_dim(l, inner);
+    const struct ig_attr *parts = divides ? ig_attr(l->g, n, IG_ATTR_parts) : NULL;
+    int64_t ranks = divides ? parts->count : ig_attr_int(l->g, n, IG_ATTR_ranks);
+    for (int64_t r = 0; r < ranks; r++)
+        add_dim(l, parts ? parts->dims[r] : ig_dim_const(dims, 0));
+}
+
+static void add_collective_step(struct level *l, const struct ig_region *region) {
+    static const enum ig_collective_kind kinds[IG_OP_COUNT] = {[IG_OP_all_reduce] = IG_ALL_REDUCE,
+                                                               [IG_OP_all_gather] = IG_ALL_GATHER,
+                                                               [IG_OP_reduce_scatter] = IG_REDUCE_SCATTER,
+                                                               [IG_OP_all_to_all] = IG_ALL_TO_ALL,
+                                                               [IG_OP_broadcast_from] = IG_BROADCAST};
+    const struct ig_node n = l->g->nodes.at[region->anchor];
+    struct ig_collective what = {.kind = kinds[n.op], .dtype = (uint32_t)ig_type_of(l->g, n.out)->dtype};
+    if (ig_collective_reduces(what.kind)) what.reduction = (uint32_t)ig_attr_int(l->g, &n, IG_ATTR_reduction);
+    if (n.op == IG_OP_broadcast_from) what.peer = (uint32_t)ig_attr_int(l->g, &n, IG_ATTR_root);
+    if (!l->t->has_ranks)
+        ig_raise(l->t->job, INGOT_UNSUPPORTED, "%s is a collective, and the engine is for one rank",
+                 ig_op_info(n.op)->name);
+    struct ig_plan_step step = begin_step(l, IG_STEP_COLLECTIVE);
+    step.kernel = collective_entry(l->t, &what);
+    add_operand(l, n.in[0]);
+    add_operand(l, n.out);
+    add_collective_dims(l, &n);
+    end_step(l, &step, region_label(l->g, region));
+}
+
 static void add_step(struct level *l, const struct ig_region *region) {
     struct ig_where where = {.verb = "compile a kernel", .kind = region_label(l->g, region)};
     ig_where_push(l->t->job, &where);
     if (region->family == IG_FAMILY_CONTROL) {
         add_control_step(l, region);
+    } else if (region->family == IG_FAMILY_COLLECTIVE) {
+        add_collective_step(l, region);
     } else {
         add_kernel_step(l, region);
     }
@@ -569,6 +640,7 @@ static void add_demands(struct tables *t, struct ig_demands *demands, struct ig_
 enum { MOST_EXAMINED = 64 };
 
 static const char *mixes(struct tables *t, struct ig_graph *imported, uint32_t symbol) {
+    if (t->has_ranks) return "several ranks must take the same parts of a run";
     if (symbol < MOST_EXAMINED) return ig_rows_mixed(imported, ig_dim_symbol(t->dims, t->slots.names.at[symbol]));
     return ig_format(t->job, "not examined, being one of %u sizes", t->slots.symbols.count);
 }
@@ -584,19 +656,52 @@ static void add_symbols(struct tables *t, struct ig_graph *imported, struct ig_p
     plan->n_symbols = t->slots.symbols.count;
 }
 
+/* Outputs of all ranks have the types of the first one's: what the ranks' own rules infer may be written in other forms. */
+static void take_tensors(struct tables *t, uint32_t first, uint32_t subplan) {
+    const struct ig_subplan *a = &t->subplans.at[first], *b = &t->subplans.at[subplan];
+    for (uint32_t i = 0; i < a->n_outputs; i++) {
+        struct ig_plan_tensor *to = &t->tensors.at[b->outputs + i];
+        uint32_t buffer = to->buffer;
+        *to = t->tensors.at[a->outputs + i];
+        to->buffer = buffer;
+    }
+}
+
+static void add_ranks(struct tables *t, const struct ig_rank_graph *graphs, uint32_t count, struct ig_plan *plan) {
+    struct ig_plan_rank *ranks = IG_NEW_ARRAY(t->job, struct ig_plan_rank, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t subplan = build_level(t, graphs[i].graph, true, IG_PLAN_NONE);
+        ranks[i] = (struct ig_plan_rank){.ranks = graphs[i].ranks, .rank = graphs[i].rank, .subplan = subplan};
+        take_tensors(t, 0, subplan);
+    }
+    plan->ranks = ranks;
+    plan->n_ranks = t->has_ranks ? count : 0;
+}
+
 void ig_plan_build(struct ig_graph *g, struct ig_graph *imported, struct ig_kernel_set *set,
                    struct ig_built_plan *out_built) {
+    const struct ig_rank_graph alone = {.graph = g, .ranks = 1};
+    ig_plan_build_ranks(&alone, 1, imported, set, out_built);
+}
+
+void ig_plan_build_ranks(const struct ig_rank_graph *graphs, uint32_t count, struct ig_graph *imported,
+                         struct ig_kernel_set *set, struct ig_built_plan *out_built) {
+    struct ig_graph *first = graphs[0].graph;
     *out_built = (struct ig_built_plan){0};
-    struct tables t = {.job = g->job, .dims = g->dims, .set = set, .built = out_built};
-    ig_slots_init(&t.slots, g);
-    ig_text_init(&t.strings, g->job);
-    ig_map_init(&t.string_of, g->job);
-    build_level(&t, g, true, IG_PLAN_NONE);
-    add_alternatives(&t);
+    struct tables t = {.job = first->job, .dims = first->dims, .set = set, .built = out_built};
+    t.has_ranks = count > 1 || graphs[0].ranks > 1;
+    ig_slots_init(&t.slots, first);
+    ig_text_init(&t.strings, t.job);
+    ig_map_init(&t.string_of, t.job);
+    ig_map_init(&t.stored, t.job);
+    ig_same_weights_init(&t.same, t.job);
     struct ig_plan *p = &out_built->plan;
+    add_ranks(&t, graphs, count, p);
+    add_alternatives(&t);
     struct ig_demands demands;
     ig_demands_init(&demands, &t.slots);
-    add_demands(&t, &demands, g, 0);
+    for (uint32_t i = 0; i < count; i++)
+        add_demands(&t, &demands, graphs[i].graph, p->ranks[i].subplan);
     ig_demands_finish(&demands, p);
     add_symbols(&t, imported, p);
     add_kernels(&t, p);
@@ -607,6 +712,7 @@ void ig_plan_build(struct ig_graph *g, struct ig_graph *imported, struct ig_kern
     p->steps = t.steps.at, p->n_steps = t.steps.count;
     p->subplans = t.subplans.at, p->n_subplans = t.subplans.count;
     p->checks = t.checks.at, p->n_checks = t.checks.count;
+    p->collectives = t.collectives.at, p->n_collectives = t.collectives.count;
     p->strings = t.strings.at, p->strings_size = (uint32_t)t.strings.length;
 }
 

@@ -17,11 +17,20 @@ struct ig_built_plan {
     IG_VEC(struct ig_weight) weights;
 };
 
+/* A rank's graph; ranks and rank as in ig_plan_rank. */
+struct ig_rank_graph {
+    struct ig_graph *graph;
+    uint32_t ranks, rank;
+};
+
 /* Adds a kernel for every region to `set`, bodies of control flow included. The set need not be compiled yet:
  * ig_plan_set_entries fills in the entries. `imported` is the graph as it was before the passes: what is said of the
  * symbols' rows names its nodes. */
 void ig_plan_build(struct ig_graph *graph, struct ig_graph *imported, struct ig_kernel_set *set,
                    struct ig_built_plan *out_built);
+/* The same for the graphs of several ranks, in the order of the plan's table: one plan, with a main plan for each. */
+void ig_plan_build_ranks(const struct ig_rank_graph *graphs, uint32_t count, struct ig_graph *imported,
+                         struct ig_kernel_set *set, struct ig_built_plan *out_built);
 void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set);
 
 #endif

@@ -66,6 +66,10 @@ static void add_options(struct ig_hash_stream *s, const struct ingot_build_optio
     add_text(s, o->tactics);
     add_number(s, o->variants);
     add_number(s, o->portable);
+    add_number(s, o->n_ranks);
+    for (size_t i = 0; i < o->n_ranks; i++)
+        add_number(s, o->ranks[i]);
+    add_text(s, o->sharding);
 }
 
 /* ---- What is built ----------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 
-enum { MOST_STATES = 64 };
+enum { MOST_STATES = 128 };
 
 /* The layouts in which a value that is still needed lies there: the one that its node gave, and those made of it. */
 struct held {
@@ -33,6 +33,7 @@ struct search {
     struct ig_job *job;
     int ranks;
     const struct ig_shard_costs *costs;
+    const struct ig_shard_plan *only; /* NULL: all ways are open */
     struct ig_shard_space space;
     uint32_t *last_use; /* by value: the last node that reads it, plus 1 */
     bool *is_output;    /* by value */
@@ -232,6 +233,21 @@ static void keep_best(struct search *s, ig_node_id id) {
     }
 }
 
+/* May the node be computed that way? */
+static bool is_open(const struct search *s, ig_node_id id, uint32_t way) {
+    const struct ig_node *n = &s->g->nodes.at[id];
+    const struct ig_division *d = s->only ? s->only->divisions[id] : NULL;
+    if (!s->only || !d || way == 0) return !s->only || !d == (way == 0);
+    const struct ig_division *other = &s->space.ways[id].list.at[way - 1].division;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (!ig_layout_same(&d->in[i], &other->in[i])) return false;
+    }
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        if (!ig_layout_same(&d->out[i], &other->out[i])) return false;
+    }
+    return true;
+}
+
 static void visit(struct search *s, ig_node_id id) {
     const struct ig_node *n = &s->g->nodes.at[id];
     const uint32_t ways = 1 + s->space.ways[id].list.count, row = s->row + n->n_out;
@@ -246,7 +262,7 @@ static void visit(struct search *s, ig_node_id id) {
     s->n_next = 0;
     for (uint32_t k = 0; k < s->n_states; k++) {
         for (uint32_t w = 0; w < ways; w++)
-            try_way(s, id, k, w, times[w], row);
+            if (is_open(s, id, w)) try_way(s, id, k, w, times[w], row);
     }
     drop_dead(s, id, row);
     keep_best(s, id);
@@ -282,17 +298,31 @@ static void trace(struct search *s, struct ig_shard_result *out) {
     }
 }
 
+static void walk(struct search *s, unsigned seeds) {
+    struct ig_graph *g = s->g;
+    ig_shard_spread(g, s->ranks, seeds, &s->space);
+    prepare(s);
+    begin(s);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (n->n_out > 0 && !ig_info(g, n->out)->is_const) visit(s, id);
+    }
+}
+
 void ig_shard_search(struct ig_graph *g, int ranks, unsigned seeds, const struct ig_shard_costs *costs,
                      struct ig_shard_result *out_result) {
     struct search s = {.g = g, .job = g->job, .ranks = ranks, .costs = costs};
     *out_result = (struct ig_shard_result){.plan = {.ranks = ranks}};
     out_result->plan.divisions = IG_NEW_ARRAY(g->job, const struct ig_division *, g->nodes.count + 1);
-    ig_shard_spread(g, ranks, seeds, &s.space);
-    prepare(&s);
-    begin(&s);
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        const struct ig_node *n = &g->nodes.at[id];
-        if (n->n_out > 0 && !ig_info(g, n->out)->is_const) visit(&s, id);
-    }
+    walk(&s, seeds);
     trace(&s, out_result);
+}
+
+void ig_shard_price(struct ig_graph *g, unsigned seeds, const struct ig_shard_costs *costs,
+                    struct ig_shard_result *result) {
+    struct search s = {.g = g, .job = g->job, .ranks = result->plan.ranks, .costs = costs, .only = &result->plan};
+    walk(&s, seeds);
+    IG_ASSERT(g->job, s.n_states > 0);
+    result->time = s.states[0].time;
+    result->computing = s.states[0].time - s.states[0].collectives;
 }

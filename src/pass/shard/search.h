@@ -39,6 +39,10 @@ struct ig_shard_result {
 void ig_shard_search(struct ig_graph *graph, int ranks, unsigned seeds, const struct ig_shard_costs *costs,
                      struct ig_shard_result *out_result);
 
+/* What a plan that such a search made takes by other estimates: fills the times of `result`. */
+void ig_shard_price(struct ig_graph *graph, unsigned seeds, const struct ig_shard_costs *costs,
+                    struct ig_shard_result *result);
+
 /* ---- For search*.c: the layouts that values may have, and the ways to divide nodes. */
 
 enum { IG_MOST_LAYOUTS = 16, IG_MOST_WAYS = 24 };

@@ -223,23 +223,26 @@ static bool agree(const struct ig_graph *g, const struct ig_node *a, const struc
     return true;
 }
 
-static void check_pair(const struct ig_graph *first, const struct ig_graph *other, int rank) {
+static uint32_t check_pair(const struct ig_graph *first, const struct ig_graph *other, int rank) {
     ig_node_id i = 0, k = 0;
-    for (int64_t number = 0;; number++) {
+    for (uint32_t number = 0;; number++) {
         const struct ig_node *a = next_collective(first, &i), *b = next_collective(other, &k);
-        if (!agree(first, a, other, b))
+        bool in_order = !a || ig_attr_int(first, a, IG_ATTR_number) == number;
+        if (!in_order || !agree(first, a, other, b))
             ig_raise(first->job, INGOT_INTERNAL,
-                     "the graphs of ranks 0 and %d differ in collective %lld: %s of rank 0, %s of rank %d", rank,
-                     (long long)number, a ? ig_op_info(a->op)->name : "none", b ? ig_op_info(b->op)->name : "none",
-                     rank);
-        if (!a) return;
+                     "the graphs of ranks 0 and %d differ in collective %u: %s of rank 0, %s of rank %d%s", rank,
+                     number, a ? ig_op_info(a->op)->name : "none", b ? ig_op_info(b->op)->name : "none", rank,
+                     in_order ? "" : "; one before it was dropped or moved");
+        if (!a) return number;
     }
 }
 
-void ig_shard_check(struct ig_graph *const *graphs, int ranks) {
+uint32_t ig_shard_check(struct ig_graph *const *graphs, int ranks) {
+    uint32_t count = check_pair(graphs[0], graphs[0], 0);
     for (int r = 1; r < ranks; r++) {
         IG_ASSERT(graphs[0]->job, graphs[r]->inputs.count == graphs[0]->inputs.count);
         IG_ASSERT(graphs[0]->job, graphs[r]->outputs.count == graphs[0]->outputs.count);
         check_pair(graphs[0], graphs[r], r);
     }
+    return count;
 }

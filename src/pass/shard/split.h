@@ -18,7 +18,8 @@ struct ig_shard_plan {
 /* The graph of one rank. All ranks' graphs have the same collectives in the same order. */
 struct ig_graph *ig_shard_split(struct ig_graph *graph, const struct ig_shard_plan *plan, int rank);
 
-/* Raises INGOT_INTERNAL unless these are the graphs of one group: the same inputs, outputs and collectives. */
-void ig_shard_check(struct ig_graph *const *graphs, int ranks);
+/* Raises INGOT_INTERNAL unless these are the graphs of one group: the same inputs, outputs and collectives, numbered from 0. So a
+ * pass that drops or moves one, even on all ranks, is found. Returns how many there are, which passes do not change. */
+uint32_t ig_shard_check(struct ig_graph *const *graphs, int ranks);
 
 #endif

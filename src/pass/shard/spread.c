@@ -117,6 +117,46 @@ static void find_readers(struct spreading *s) {
     }
 }
 
+/* ---- Units ------------------------------------------------------------------------------------------------------- */
+
+/* The same axis in larger units: whatever the smaller ones reach, these do too, and heads stay together. */
+static bool is_coarser(const struct ig_dims *dims, const struct ig_layout *a, const struct ig_layout *b) {
+    int64_t inner, other;
+    return a->kind == IG_LAYOUT_SPLIT && b->kind == IG_LAYOUT_SPLIT && a->axis == b->axis && a->outer == b->outer &&
+           ig_dim_is_const(dims, a->inner, &inner) && ig_dim_is_const(dims, b->inner, &other) && inner > other &&
+           other > 0 && inner % other == 0;
+}
+
+static bool has_coarser(const struct spreading *s, ig_value v, int layout) {
+    const struct ig_value_layouts *all = &s->space->layouts[v];
+    for (int i = 0; i < all->count; i++) {
+        if (is_coarser(s->g->dims, &all->at[i], &all->at[layout])) return true;
+    }
+    return false;
+}
+
+static bool is_superseded(const struct spreading *s, const struct ig_node *n, const struct ig_way *w) {
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (w->in[i] && has_coarser(s, n->in[i], w->in[i])) return true;
+    }
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        if (w->out[i] && has_coarser(s, n->out + i, w->out[i])) return true;
+    }
+    return false;
+}
+
+/* Leaves out the ways in smaller units than those that a neighbour demands, which would only crowd the search. */
+static void drop_superseded(struct spreading *s) {
+    for (ig_node_id id = 0; id < s->g->nodes.count; id++) {
+        struct ig_node_ways *ways = &s->space->ways[id];
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < ways->list.count; i++) {
+            if (!is_superseded(s, &s->g->nodes.at[id], &ways->list.at[i])) ways->list.at[kept++] = ways->list.at[i];
+        }
+        ways->list.count = kept;
+    }
+}
+
 void ig_shard_spread(struct ig_graph *g, int ranks, unsigned seeds, struct ig_shard_space *out_space) {
     struct spreading s = {.g = g, .ranks = ranks, .space = out_space};
     out_space->layouts = IG_NEW_ARRAY(g->job, struct ig_value_layouts, g->values.count + 1);
@@ -136,4 +176,5 @@ void ig_shard_spread(struct ig_graph *g, int ranks, unsigned seeds, struct ig_sh
         const struct reached r = s.queue.at[next];
         spread_one(&s, &r);
     }
+    drop_superseded(&s);
 }

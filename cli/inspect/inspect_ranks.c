@@ -1,0 +1,61 @@
+/* Prints how an engine's network is divided among ranks. */
+#include <string.h>
+
+#include "inspect/inspect.h"
+
+static double number(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+/* "tensor, 1.234 ms predicted over NVLink (none 2.345, batch 2.346)" */
+static void print_strategy(const json_t *sharding, FILE *to) {
+    const json_t *considered = json_object_get(sharding, "considered");
+    const char *chosen = json_text(sharding, "strategy");
+    bool first = true;
+    fprintf(to, "ranks       %lld: %s%s, %.3f ms predicted, by %s", (long long)json_number(sharding, "ranks"), chosen,
+            json_is_true(json_object_get(sharding, "forced")) ? " as asked for" : "", number(sharding, "us") / 1e3,
+            json_text(sharding, "link"));
+    for (size_t i = 0; i < json_array_size(considered); i++) {
+        const json_t *one = json_array_get(considered, i);
+        if (strcmp(json_text(one, "strategy"), chosen) == 0) continue;
+        fprintf(to, "%s%s %.3f", first ? " (" : ", ", json_text(one, "strategy"), number(one, "us") / 1e3);
+        first = false;
+    }
+    fprintf(to, "%s\n", first ? "" : ")");
+}
+
+static void print_collectives(const json_t *collectives, FILE *to) {
+    for (size_t i = 0; i < json_array_size(collectives); i++) {
+        const json_t *one = json_array_get(collectives, i);
+        fprintf(to, "%s%lld %s of %.3f MB", i ? ", " : "            ", (long long)json_number(one, "count"),
+                json_text(one, "op"), number(one, "bytes") / 1e6);
+    }
+    if (json_array_size(collectives) > 0) fputc('\n', to);
+}
+
+/* Products that are divided alike are one line, at the first of them. */
+static void print_divided(const json_t *divided, FILE *to) {
+    for (size_t i = 0; i < json_array_size(divided); i++) {
+        const json_t *one = json_array_get(divided, i);
+        size_t like = 0, before = 0;
+        for (size_t k = 0; k < json_array_size(divided); k++) {
+            bool same = strcmp(json_text(json_array_get(divided, k), "how"), json_text(one, "how")) == 0;
+            like += same;
+            before += same && k < i;
+        }
+        if (before) continue;
+        fprintf(to, "            %s", json_text(one, "node"));
+        if (like > 1) fprintf(to, " and %zu more", like - 1);
+        fprintf(to, ": %s\n", json_text(one, "how"));
+    }
+}
+
+void inspect_ranks_print(const json_t *explanation, bool all, FILE *to) {
+    const json_t *shardings = json_object_get(explanation, "sharding");
+    for (size_t i = 0; i < json_array_size(shardings); i++) {
+        const json_t *sharding = json_array_get(shardings, i);
+        print_strategy(sharding, to);
+        print_collectives(json_object_get(sharding, "collectives"), to);
+        if (all) print_divided(json_object_get(sharding, "divided"), to);
+    }
+}

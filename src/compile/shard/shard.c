@@ -1,0 +1,199 @@
+/* Chooses a strategy and divides a network; see shard.h. */
+#include "compile/shard/shard.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "compile/explain.h"
+#include "compile/shard/costs.h"
+#include "kernel/sizes.h"
+#include "pass/pass.h"
+
+static const struct {
+    const char *name;
+    unsigned seeds;
+} strategies[IG_STRATEGIES] = {
+    {"none", 0}, {"batch", IG_SEED_BATCH}, {"tensor", IG_SEED_TENSOR}, {"mixed", IG_SEED_BATCH | IG_SEED_TENSOR}};
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+/* The number of the strategy that the options ask for; -1: whatever is fastest. */
+static int forced(const struct ingot_build_options *o) {
+    for (int i = 0; o->sharding && i < IG_STRATEGIES; i++) {
+        if (strcmp(o->sharding, strategies[i].name) == 0) return i;
+    }
+    return -1;
+}
+
+void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *o) {
+    bool known = !o->sharding || strcmp(o->sharding, "auto") == 0 || forced(o) >= 0;
+    if (!known)
+        ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown sharding '%s': expected auto, none, batch, tensor or mixed",
+                 o->sharding);
+    for (size_t i = 0; i < o->n_ranks; i++) {
+        if (o->ranks[i] < 1 || o->ranks[i] > IG_MOST_RANKS)
+            ig_raise(job, INGOT_INVALID_ARGUMENT, "an engine for %u ranks: from 1 to %u can be", o->ranks[i],
+                     IG_MOST_RANKS);
+        if (i > 0 && o->ranks[i] <= o->ranks[i - 1])
+            ig_raise(job, INGOT_INVALID_ARGUMENT, "the numbers of ranks must ascend: %u comes after %u", o->ranks[i],
+                     o->ranks[i - 1]);
+    }
+}
+
+/* ---- The choice -------------------------------------------------------------------------------------------------- */
+
+static bool is_narrow(const struct ingot_build_options *o) {
+    return o->precision && (strcmp(o->precision, "fp16") == 0 || strcmp(o->precision, "bf16") == 0);
+}
+
+/* The one that is asked for, or the fastest, the simplest of several. */
+static void choose(struct ig_sharding *s, const struct ingot_build_options *o) {
+    const int asked = forced(o);
+    s->is_forced = asked >= 0;
+    for (int i = 0; i < s->n_considered; i++) {
+        const char *name = s->considered[i].name;
+        bool is_better = s->considered[i].result.time < 0.999 * s->considered[s->chosen].result.time;
+        if (s->is_forced ? strcmp(name, strategies[asked].name) == 0 : is_better) s->chosen = i;
+    }
+}
+
+/*
+ * Who forces a strategy wants the network divided even where that does not pay. Then the contractions that are not
+ * divided count, and collectives by so little that they decide between ways that divide as much. If nothing can be divided at the
+ * usual sizes (a batch of one), symbols are so much larger.
+ */
+#define IG_FORCED 1e-6
+enum { LARGER = 64 };
+
+struct forcing {
+    const struct ig_shard_costs *real;
+    const struct ig_dims *dims;
+    int64_t larger;
+};
+
+static double forced_collective(void *user, enum ig_op op, double bytes, int ranks) {
+    const struct forcing *f = user;
+    return IG_FORCED * f->real->collective(f->real->user, op, bytes, ranks);
+}
+
+static double forced_node(void *user, struct ig_graph *g, ig_node_id id, const double *in, const double *out,
+                          double work) {
+    enum ig_family family = ig_op_info(g->nodes.at[id].op)->family;
+    bool counts = family == IG_FAMILY_CONTRACT || family == IG_FAMILY_SCAN;
+    return counts && work == 1; /* uneven parts are as good as even ones */
+}
+
+static int64_t forced_size(void *user, ig_dim dim) {
+    const struct forcing *f = user;
+    int64_t size = f->real->size(f->real->user, dim);
+    return ig_dim_is_const(f->dims, dim, NULL) ? size : f->larger * size;
+}
+
+static void search_forced(struct ig_graph *graph, int ranks, unsigned seeds, const struct ig_shard_costs *real,
+                          struct ig_shard_result *out) {
+    struct forcing forcing = {real, graph->dims, 1};
+    const struct ig_shard_costs costs = {forced_node, forced_collective, forced_size, &forcing};
+    ig_shard_search(graph, ranks, seeds, &costs, out);
+    if (seeds && out->divided == 0) {
+        forcing.larger = LARGER;
+        ig_shard_search(graph, ranks, seeds, &costs, out);
+    }
+    ig_shard_price(graph, seeds, real, out);
+}
+
+void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *o,
+                      int ranks, struct ig_sharding *out) {
+    const struct ig_shard_costs costs = ig_shard_costs_open(graph, target, is_narrow(o));
+    *out = (struct ig_sharding){.ranks = ranks, .link = ig_link_of(target), .graph = graph};
+    for (int i = 0; i < IG_STRATEGIES; i++) {
+        if (i > 0 && ranks == 1) break;
+        struct ig_strategy *strategy = &out->considered[out->n_considered++];
+        strategy->name = strategies[i].name;
+        if (forced(o) == i)
+            search_forced(graph, ranks, strategies[i].seeds, &costs, &strategy->result);
+        else
+            ig_shard_search(graph, ranks, strategies[i].seeds, &costs, &strategy->result);
+    }
+    choose(out, o);
+    out->graphs = IG_NEW_ARRAY(graph->job, struct ig_graph *, (size_t)ranks);
+    for (int r = 0; r < ranks; r++)
+        out->graphs[r] = ig_shard_split(graph, &out->considered[out->chosen].result.plan, r);
+    out->collectives = ig_shard_check(out->graphs, ranks);
+}
+
+void ig_sharding_verify(const struct ig_sharding *s) {
+    uint32_t count = ig_shard_check(s->graphs, s->ranks);
+    if (count != s->collectives)
+        ig_raise(s->graph->job, INGOT_INTERNAL, "passes have left %u of %u collectives", count, s->collectives);
+}
+
+/* ---- The explanation --------------------------------------------------------------------------------------------- */
+
+static void put_considered(struct ig_text *t, const struct ig_sharding *s) {
+    ig_text_add(t, "\"considered\": [");
+    for (int i = 0; i < s->n_considered; i++) {
+        const struct ig_strategy *c = &s->considered[i];
+        ig_text_printf(t, "%s{\"strategy\": \"%s\", \"us\": %.1f, \"computing_us\": %.1f, \"divided\": %u}",
+                       i ? ", " : "", c->name, c->result.time, c->result.computing, c->result.divided);
+    }
+    ig_text_add(t, "], ");
+}
+
+static double bytes_at(struct ig_graph *g, ig_value v, const struct ig_sizes *at) {
+    const struct ig_type *type = ig_type_of(g, v);
+    return (double)ig_sizes_guess(at, ig_type_elements(g->dims, type)) * (double)ingot_dtype_size(type->dtype);
+}
+
+/* The collectives of a run, by kind: how many, and the bytes of the values that they are of. */
+static void put_collectives(struct ig_text *t, const struct ig_sharding *s) {
+    struct ig_graph *g = s->graphs[0];
+    struct ig_sizes at;
+    bool first = true;
+    ig_sizes_usual(g->dims, g->job, &at);
+    ig_text_add(t, "\"collectives\": [");
+    for (int op = 0; op < IG_OP_COUNT; op++) {
+        uint32_t count = 0;
+        double bytes = 0;
+        for (ig_node_id id = 0; id < g->nodes.count; id++) {
+            const struct ig_node *n = &g->nodes.at[id];
+            if ((int)n->op != op || !ig_op_is_collective(n->op)) continue;
+            count++;
+            bytes += fmax(bytes_at(g, n->in[0], &at), bytes_at(g, n->out, &at));
+        }
+        if (!count) continue;
+        ig_text_printf(t, "%s{\"op\": \"%s\", \"count\": %u, \"bytes\": %.0f}", first ? "" : ", ",
+                       ig_op_info((enum ig_op)op)->name, count, bytes);
+        first = false;
+    }
+    ig_text_add(t, "], ");
+}
+
+/* How products and convolutions are divided: "whole, axis 1 by (12) x 64 -> axis 2 by (12) x 64". */
+static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
+    const struct ig_shard_plan *plan = &s->considered[s->chosen].result.plan;
+    struct ig_graph *g = s->graph;
+    bool first = true;
+    ig_text_add(t, "\"divided\": [");
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        const struct ig_division *d = plan->divisions[id];
+        if (!d || ig_op_info(n->op)->family != IG_FAMILY_CONTRACT) continue;
+        ig_text_add(t, first ? "\n      {" : ",\n      {");
+        first = false;
+        ig_text_add(t, "\"node\": ");
+        ig_explain_string(t, n->origin ? n->origin : ig_op_info(n->op)->name);
+        ig_text_printf(t, ", \"how\": \"%s, %s -> %s\"}", ig_layout_text(g->job, g->dims, &d->in[0]),
+                       ig_layout_text(g->job, g->dims, &d->in[1]), ig_layout_text(g->job, g->dims, &d->out[0]));
+    }
+    ig_text_add(t, "]");
+}
+
+void ig_sharding_explain(const struct ig_sharding *s, struct ig_text *t) {
+    const struct ig_strategy *chosen = &s->considered[s->chosen];
+    ig_text_printf(t, "{\"ranks\": %d, \"strategy\": \"%s\", \"forced\": %s, \"link\": \"%s\", \"us\": %.1f, ",
+                   s->ranks, chosen->name, s->is_forced ? "true" : "false", s->link->name, chosen->result.time);
+    put_considered(t, s);
+    put_collectives(t, s);
+    put_divisions(t, s);
+    ig_text_add(t, "}");
+}

@@ -1,0 +1,45 @@
+/*
+ * Sharding in a build: which strategy divides the network among so many ranks, by estimated times, and the graphs of its ranks.
+ */
+#ifndef IG_COMPILE_SHARD_H
+#define IG_COMPILE_SHARD_H
+
+#include "compile/plan_build.h"
+#include "compile/shard/links.h"
+#include "pass/shard/search.h"
+
+enum { IG_STRATEGIES = 4 };
+
+/* A way to divide the whole network, as considered. Times are in microseconds, at the usual sizes. */
+struct ig_strategy {
+    const char *name; /* "none", "batch", "tensor", "mixed" */
+    struct ig_shard_result result;
+};
+
+/* What was decided for a number of ranks. */
+struct ig_sharding {
+    int ranks;
+    const struct ig_link *link;
+    struct ig_strategy considered[IG_STRATEGIES];
+    int n_considered, chosen;
+    bool is_forced;           /* by the options */
+    struct ig_graph *graph;   /* what was divided */
+    struct ig_graph **graphs; /* by rank */
+    uint32_t collectives;     /* of each */
+};
+
+/* Raises INGOT_INVALID_ARGUMENT naming what is wrong with the options' ranks or sharding. */
+void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *options);
+
+/* Raises INGOT_INTERNAL unless the ranks' graphs, which passes have changed, still meet in the collectives that they were
+ * divided with. */
+void ig_sharding_verify(const struct ig_sharding *sharding);
+
+/* Plans and divides the graph, which has no dead nodes. */
+void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *options,
+                      int ranks, struct ig_sharding *out_sharding);
+
+/* Appends the decision as JSON (docs/engine.md). */
+void ig_sharding_explain(const struct ig_sharding *sharding, struct ig_text *text);
+
+#endif

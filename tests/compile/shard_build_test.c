@@ -1,0 +1,263 @@
+/*
+ * Engines for several ranks: a plan for each, with the same collectives in the same order, of which each reads its part of
+ * the weights; and passes that lose a collective, which must be found.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "compile/compile.h"
+#include "compile/shard/shard.h"
+#include "engine/engine.h"
+#include "ir/build.h"
+#include "ir/text/print.h"
+#include "pass/pass.h"
+#include "support/support.h"
+
+enum { WIDTH = 64, HIDDEN = 254 }; /* which 4 does not divide */
+
+/* Two layers, and one that is not divided: it has four columns. */
+static const char network[] = "symbol batch from 1 to 64\ngraph {\n"
+                              "  input %0 \"x\": f32[batch,64]\n"
+                              "  %1 = constant() {data=hash:00000000deadbeef}: f32[64,254]\n"
+                              "  %2 = constant() {data=hash:00000000cafebabe}: f32[254,64]\n"
+                              "  %3 = constant() {data=[0.5,1.5,2.5,3.5]}: f32[4]\n"
+                              "  %4 = matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[batch,254]\n"
+                              "  %5 = tanh(%4): f32[batch,254]\n"
+                              "  %6 = matmul(%5, %2) {acc=f32, packed=0, n=0, math=0}: f32[batch,64]\n"
+                              "  %7 = add(%6, %0): f32[batch,64]\n"
+                              "  %8 = reshape(%7) {dims=[batch,16,4]}: f32[batch,16,4]\n"
+                              "  %9 = mul(%8, %3): f32[batch,16,4]\n"
+                              "  output \"y\" = %9\n}\n";
+
+static void in_job(void (*body)(struct ig_job *job, void *argument), void *argument) {
+    struct ig_job job;
+    struct ingot_error error;
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, body, argument, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
+/* ---- Engines ------------------------------------------------------------------------------------------------------ */
+
+struct built {
+    struct ingot_build_options options;
+    struct ig_engine_memory bytes;
+    struct ig_engine_file file;
+};
+
+static void compile(struct ig_job *job, void *argument) {
+    struct built *b = argument;
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network, strlen(network));
+    struct ig_engine_sink sink = ig_engine_memory_sink(&b->bytes);
+    ig_compile(job, g, &b->options, &sink);
+}
+
+static void build(struct built *b, const unsigned *ranks, size_t n_ranks, const char *sharding) {
+    struct ingot_error error;
+    *b = (struct built){.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
+    b->options.ranks = ranks;
+    b->options.n_ranks = n_ranks;
+    b->options.sharding = sharding;
+    b->options.verify_passes = true;
+    in_job(compile, b);
+    if (ig_engine_open_memory(b->bytes.data, b->bytes.size, INGOT_VERIFY_ALL, &ig_libc_allocator, &b->file, &error))
+        fail_msg("%s", error.message);
+}
+
+static void drop(struct built *b) {
+    ig_engine_close(&b->file);
+    ig_engine_memory_release(&b->bytes);
+}
+
+static uint64_t constant(const struct ig_plan *p, ig_slot slot) {
+    assert_true(slot >= p->n_symbols && p->instrs[slot - p->n_symbols].op == IG_SHAPE_CONST);
+    return (uint64_t)p->instrs[slot - p->n_symbols].value;
+}
+
+/* The bytes of the weights that a plan reads. */
+static uint64_t weights_of(const struct ig_plan *p, uint32_t subplan) {
+    const struct ig_subplan *sub = &p->subplans[subplan];
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < sub->n_buffers; i++) {
+        const struct ig_plan_buffer *b = &p->buffers[sub->buffers + i];
+        if (b->kind == IG_PLAN_WEIGHT) sum += constant(p, b->bytes);
+    }
+    return sum;
+}
+
+/* The collectives of a plan: "all_reduce f32; " */
+static void describe(const struct ig_plan *p, uint32_t subplan, char *out, size_t size) {
+    const struct ig_subplan *sub = &p->subplans[subplan];
+    size_t length = 0;
+    out[0] = 0;
+    for (uint32_t i = 0; i < sub->n_steps; i++) {
+        const struct ig_plan_step *step = &p->steps[sub->steps + i];
+        if (step->kind != IG_STEP_COLLECTIVE) continue;
+        const struct ig_collective *c = &p->collectives[step->kernel];
+        length += (size_t)snprintf(out + length, size - length, "%s %s of %u; ", ig_collective_name(c->kind),
+                                   ingot_dtype_name((enum ingot_dtype)c->dtype), step->n_dims - 2);
+        assert_true(length < size);
+    }
+}
+
+static void check_collectives(const struct built *b, uint32_t ranks, const char *expected) {
+    char text[256];
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint32_t subplan = ig_plan_rank_subplan(&b->file.plan, ranks, r);
+        assert_int_not_equal(subplan, IG_PLAN_NONE);
+        describe(&b->file.plan, subplan, text, sizeof text);
+        assert_string_equal(text, expected);
+    }
+}
+
+static void test_ranks(void **state) {
+    struct built alone, b;
+    uint32_t degrees[4];
+    build(&alone, NULL, 0, NULL);
+    assert_int_equal(alone.file.plan.n_ranks, 0);
+    assert_int_equal(alone.file.plan.n_collectives, 0);
+    uint64_t whole = weights_of(&alone.file.plan, 0);
+    build(&b, (const unsigned[]){1, 2, 4}, 3, "tensor");
+    assert_int_equal(b.file.plan.n_ranks, 7);
+    assert_int_equal(ig_plan_degrees(&b.file.plan, degrees, 4), 3);
+    assert_int_equal(degrees[2], 4);
+    check_collectives(&b, 1, "");
+    check_collectives(&b, 2, "all_reduce f32 of 2; ");
+    check_collectives(&b, 4, "all_reduce f32 of 4; ");
+    assert_int_equal(weights_of(&b.file.plan, 0), whole);
+    for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
+        for (uint32_t r = 0; r < ranks; r++)
+            assert_in_range(weights_of(&b.file.plan, ig_plan_rank_subplan(&b.file.plan, ranks, r)), 1,
+                            whole * 5 / 4 / ranks); /* panels are padded */
+    }
+    assert_true(b.file.plan.symbols[0].mixes != IG_PLAN_NONE);
+    drop(&b);
+    drop(&alone);
+}
+
+/* What all ranks need alike is stored once: with two ranks that divide the batch, the weights of one. */
+static void test_shared_weights(void **state) {
+    struct built alone, b;
+    build(&alone, NULL, 0, NULL);
+    build(&b, (const unsigned[]){2}, 1, "batch");
+    assert_int_equal(b.file.plan.n_ranks, 2);
+    check_collectives(&b, 2, "all_gather f32 of 2; ");
+    assert_int_equal(b.file.weights_size, alone.file.weights_size);
+    drop(&b);
+    build(&b, (const unsigned[]){2}, 1, "tensor");
+    assert_in_range(b.file.weights_size, 1, alone.file.weights_size * 5 / 4);
+    drop(&b);
+    drop(&alone);
+}
+
+static void test_same_bytes(void **state) {
+    struct built a, b;
+    build(&a, (const unsigned[]){2, 3}, 2, NULL);
+    build(&b, (const unsigned[]){2, 3}, 2, NULL);
+    assert_int_equal(a.bytes.size, b.bytes.size);
+    assert_memory_equal(a.bytes.data, b.bytes.data, a.bytes.size);
+    drop(&b);
+    drop(&a);
+}
+
+/* ---- Mistakes ----------------------------------------------------------------------------------------------------- */
+
+struct mistake {
+    unsigned ranks[2];
+    size_t n_ranks;
+    const char *sharding, *message;
+};
+
+static void test_options(void **state) {
+    static const struct mistake mistakes[] = {
+        {{0}, 1, NULL, "an engine for 0 ranks: from 1 to 64 can be"},
+        {{65}, 1, NULL, "an engine for 65 ranks"},
+        {{2, 2}, 2, NULL, "the numbers of ranks must ascend: 2 comes after 2"},
+        {{2}, 1, "columns", "unknown sharding 'columns'"},
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        struct built b = {.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
+        struct ig_job job;
+        struct ingot_error error;
+        b.options.ranks = mistakes[i].ranks;
+        b.options.n_ranks = mistakes[i].n_ranks;
+        b.options.sharding = mistakes[i].sharding;
+        ig_job_init(&job, &ig_libc_allocator);
+        assert_int_equal(ig_job_run(&job, compile, &b, &error), INGOT_INVALID_ARGUMENT);
+        ig_job_deinit(&job);
+        if (!strstr(error.message, mistakes[i].message)) fail_msg("%s", error.message);
+        ig_engine_memory_release(&b.bytes);
+    }
+}
+
+static void compile_collective(struct ig_job *job, void *argument) {
+    static const char text[] = "graph {\n  input %0 \"x\": f32[4]\n"
+                               "  %1 = all_reduce(%0) {number=0, ranks=2, reduction=0}: f32[4]\n"
+                               "  output \"y\" = %1\n}\n";
+    struct built *b = argument;
+    struct ig_engine_sink sink = ig_engine_memory_sink(&b->bytes);
+    ig_compile(job, ig_graph_parse(job, ig_dims_create(job), text, strlen(text)), &b->options, &sink);
+}
+
+/* A network with collectives of its own is one rank's, and no engine. */
+static void test_collective_of_a_model(void **state) {
+    struct built b = {.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
+    struct ig_job job;
+    struct ingot_error error;
+    ig_job_init(&job, &ig_libc_allocator);
+    assert_int_equal(ig_job_run(&job, compile_collective, &b, &error), INGOT_UNSUPPORTED);
+    ig_job_deinit(&job);
+    assert_non_null(strstr(error.message, "all_reduce is a collective, and the engine is for one rank"));
+    ig_engine_memory_release(&b.bytes);
+}
+
+/* ---- Passes that lose a collective -------------------------------------------------------------------------------- */
+
+static bool drop_collective(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    if (n->op != IG_OP_all_reduce) return false;
+    out_values[0] = in[0]; /* has its type */
+    return true;
+}
+
+struct planted {
+    int from, to; /* ranks whose graphs lose it */
+};
+
+static void plant(struct ig_job *job, void *argument) {
+    const struct planted *planted = argument;
+    const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    const struct ingot_build_options options = {.sharding = "tensor"};
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network, strlen(network));
+    struct ig_sharding sharding;
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, 3, &sharding);
+    assert_int_equal(sharding.collectives, 1);
+    ig_sharding_verify(&sharding);
+    for (int r = planted->from; r < planted->to; r++)
+        sharding.graphs[r] = ig_rewrite(sharding.graphs[r], NULL, drop_collective, NULL);
+    ig_sharding_verify(&sharding);
+}
+
+static void expect_found(struct planted planted, const char *expected) {
+    struct ig_job job;
+    struct ingot_error error;
+    ig_job_init(&job, &ig_libc_allocator);
+    assert_int_equal(ig_job_run(&job, plant, &planted, &error), INGOT_INTERNAL);
+    ig_job_deinit(&job);
+    if (!strstr(error.message, expected)) fail_msg("'%s' does not say '%s'", error.message, expected);
+}
+
+static void test_dropped(void **state) {
+    expect_found((struct planted){1, 2},
+                 "the graphs of ranks 0 and 1 differ in collective 0: all_reduce of rank 0, none");
+    expect_found((struct planted){0, 1}, "none of rank 0, all_reduce of rank 1");
+    expect_found((struct planted){0, 3}, "passes have left 0 of 1 collectives");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_shared_weights),
+        cmocka_unit_test(test_options), cmocka_unit_test(test_collective_of_a_model),
+        cmocka_unit_test(test_dropped), cmocka_unit_test(test_same_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
