@@ -30,6 +30,23 @@ struct ig_group_options {
 /* Seats of `ranks` threads of this process. They share what they need; each is destroyed by itself. */
 enum ingot_status ig_group_create_local(uint32_t ranks, const struct ig_group_options *options,
                                         struct ig_group **out_seats, struct ingot_error *error);
+
+enum ig_transport {
+    IG_TRANSPORT_BEST, /* shared memory on one host; across hosts MPI */
+    IG_TRANSPORT_SHARED,
+    IG_TRANSPORT_MPI,
+};
+struct ig_join_options {
+    struct ig_group_options group;
+    const char *const *environment; /* that the launcher made: "NAME=value" …, NULL, like environ (place.h) */
+    enum ig_transport transport;
+    const char *mpi_library; /* the file of MPI's library; NULL: found by its usual names */
+};
+/* This process's seat, by what its launcher says. Waits for the other ranks, at most for the time limit: INGOT_TIMEOUT, which
+ * says who is missing; INGOT_INCOMPATIBLE: a rank has another number of ranks or another version of Ingot;
+ * INGOT_INVALID_ARGUMENT: nothing says which rank this is; INGOT_UNSUPPORTED: ranks on several hosts, and no MPI. */
+enum ingot_status ig_group_join(const struct ig_join_options *options, struct ig_group **out_seat,
+                                struct ingot_error *error);
 /* Accepts NULL. Other ranks that wait for this one are told that it has left. */
 void ig_group_destroy(struct ig_group *group);
 

@@ -286,16 +286,17 @@ static enum ingot_status call(struct ig_group *base, const struct ig_collective_
 
 /* ---- Seats ------------------------------------------------------------------------------------------------------- */
 
-static void leave(void *memory, uint32_t ranks) {
+/* Threads share a mapping, which the last one unmaps; each process has one of its own. */
+static void leave(void *memory, uint32_t ranks, bool is_own) {
     struct ig_shared_header *header = memory;
-    if (atomic_fetch_sub(&header->users, 1) == 1) munmap(memory, ig_shared_bytes(ranks));
+    if (is_own || atomic_fetch_sub(&header->users, 1) == 1) munmap(memory, ig_shared_bytes(ranks));
 }
 
 static void destroy(struct ig_group *base) {
     struct ig_shared_group *group = (struct ig_shared_group *)base;
     atomic_store(&group->seat->left, 1);
+    leave(group->header, base->ranks, group->links != NULL);
     ig_links_destroy(group->links);
-    leave(group->header, base->ranks);
     ig_release(base->allocator, group, sizeof *group);
 }
 
@@ -307,8 +308,8 @@ enum ingot_status ig_shared_create(void *memory, uint32_t rank, uint32_t ranks, 
     const struct ingot_allocator *allocator = options && options->allocator ? options->allocator : &ig_libc_allocator;
     struct ig_shared_group *group = ig_allocate(allocator, sizeof *group, _Alignof(struct ig_shared_group));
     if (!group) {
+        leave(memory, ranks, links != NULL);
         ig_links_destroy(links);
-        leave(memory, ranks);
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of %u ranks", ranks);
     }
     ig_group_init(&group->base, &api, rank, ranks, options);
@@ -346,7 +347,7 @@ enum ingot_status ig_group_create_local(uint32_t ranks, const struct ig_group_op
     }
     /* The seat that failed has left already. */
     for (uint32_t r = made; r < ranks; r++)
-        leave(memory, ranks);
+        leave(memory, ranks, false);
     for (uint32_t r = 0; r + 1 < made; r++)
         ig_group_destroy(seats[r]);
     return status;
