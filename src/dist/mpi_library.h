@@ -5,11 +5,11 @@
  *   - Open MPI 4 and 5: handles are addresses of objects that the library exports. Its plugins need its symbols to be
  *     global (RTLD_GLOBAL).
  *   - MPICH 3 and 4 and its relatives (Intel MPI, MVAPICH, Cray): handles are ints.
- *   - the standard ABI of MPI 5.0 (libmpi_abi.so; chapter 20): handles are pointers with small constants.
+ *   - the standard ABI of MPI 5.0 (chapter 20), libmpi_abi.so: handles are pointers with small constants.
  *
- * Only bytes are moved, so that no types and no operations are needed: a handle of the world, one of MPI_BYTE, and one of
- * the error handler that returns. Handles are passed in registers, where an int and a pointer are passed alike; so all are
- * of the type below, of which MPICH looks at the lower half.
+ * Ranks exchange bytes in pairs and nothing else, so that few constants are needed: the world, MPI_BYTE and the error
+ * handler that returns. Handles go through registers and little-endian memory, where an int and a pointer differ in
+ * their upper half only: all are of the type below, of which MPICH sees the lower half.
  */
 #ifndef IG_DIST_MPI_LIBRARY_H
 #define IG_DIST_MPI_LIBRARY_H
@@ -18,10 +18,10 @@
 
 typedef uintptr_t ig_mpi_handle;
 
-enum { IG_MPI_SERIALIZED = 2, IG_MPI_FUNNELED = 1 }; /* the same in all three */
+enum { IG_MPI_FUNNELED = 1, IG_MPI_SERIALIZED = 2 }; /* the same in all three */
 
 struct ig_mpi_library {
-    void *file;
+    void *file;       /* NULL: the process has it already */
     char version[64]; /* "Open MPI v4.1.4": the beginning of what the library says */
     ig_mpi_handle world, byte, errors_return;
     int (*Get_library_version)(char *text, int *length);
@@ -33,7 +33,7 @@ struct ig_mpi_library {
     int (*Finalize)(void);
     int (*Comm_rank)(ig_mpi_handle comm, int *rank);
     int (*Comm_size)(ig_mpi_handle comm, int *size);
-    int (*Comm_dup)(ig_mpi_handle comm, ig_mpi_handle *out);
+    int (*Comm_idup)(ig_mpi_handle comm, ig_mpi_handle *out, ig_mpi_handle *request);
     int (*Comm_free)(ig_mpi_handle *comm);
     int (*Comm_set_errhandler)(ig_mpi_handle comm, ig_mpi_handle handler);
     int (*Error_string)(int code, char *text, int *length);
@@ -41,20 +41,12 @@ struct ig_mpi_library {
                  ig_mpi_handle *request);
     int (*Irecv)(void *data, int count, ig_mpi_handle type, int from, int tag, ig_mpi_handle comm,
                  ig_mpi_handle *request);
-    int (*Iallgather)(const void *from, int count, ig_mpi_handle type, void *to, int count_to, ig_mpi_handle type_to,
-                      ig_mpi_handle comm, ig_mpi_handle *request);
-    int (*Iallgatherv)(const void *from, int count, ig_mpi_handle type, void *to, const int *counts, const int *places,
-                       ig_mpi_handle type_to, ig_mpi_handle comm, ig_mpi_handle *request);
-    int (*Ialltoallv)(const void *from, const int *counts, const int *places, ig_mpi_handle type, void *to,
-                      const int *counts_to, const int *places_to, ig_mpi_handle type_to, ig_mpi_handle comm,
-                      ig_mpi_handle *request);
-    int (*Ibcast)(void *data, int count, ig_mpi_handle type, int root, ig_mpi_handle comm, ig_mpi_handle *request);
-    int (*Test)(ig_mpi_handle *request, int *flag, void *status);
+    int (*Test)(ig_mpi_handle *request, int *flag, void *status); /* a status has at most 32 bytes */
 };
 
-/* Loads the library, once in a process, and leaves it loaded: libraries of MPI cannot be unloaded. `file`: its name or path;
- * NULL: by its usual names, where `launcher` says whose mpirun it was ("mpirun (MPICH)"; NULL: not known). INGOT_DEVICE if there is
- * none, with the names tried; INGOT_UNSUPPORTED if it is none of the three. */
+/* The library that the process has already, or else the one of that file or, if it is NULL, by its usual names, those of
+ * the launcher first ("mpirun (MPICH)"). It is loaded once, and stays loaded: libraries of MPI cannot be unloaded.
+ * INGOT_DEVICE if there is none, with the names tried; INGOT_UNSUPPORTED if it is none of the three. */
 enum ingot_status ig_mpi_load(const char *file, const char *launcher, const struct ig_mpi_library **out_library,
                               struct ingot_error *error);
 

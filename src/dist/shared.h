@@ -20,10 +20,9 @@
 
 #include "dist/group.h"
 
-#define IG_SHARED_LINE 128                 /* the hardware fetches lines of 64 bytes in pairs */
-#define IG_SHARED_HALF ((size_t)256 << 10) /* bytes of a half of a rank's buffer; of a mailbox */
-#define IG_SHARED_MAIL_HALF ((size_t)64 << 10)
-enum { IG_SHARED_WHERE = 8 }; /* words of a label, for messages */
+#define IG_SHARED_LINE 128                     /* the hardware fetches lines of 64 bytes in pairs */
+#define IG_SHARED_MAIL_HALF ((size_t)64 << 10) /* bytes of a half of a mailbox */
+enum { IG_SHARED_WHERE = 8 };                  /* words of a label, for messages */
 
 /* A number that one rank increases and others wait for. */
 struct ig_shared_number {

@@ -10,11 +10,12 @@
 #include <time.h>
 
 #include "base/half.h"
+#include "dist/phases.h"
 #include "dist/reduce.h"
 #include "support/dist/ranks.h"
 #include "support/support.h"
 
-#define HALF ((size_t)256 << 10) /* bytes of a step, see dist/shared.h */
+#define HALF IG_PHASE_BYTES
 
 static enum ingot_status call(struct ig_group *seat, struct ig_collective what, const struct ig_collective_sizes *sizes,
                               const void *source, void *destination, struct ingot_error *error) {
