@@ -188,6 +188,64 @@ struct ingot_gpu;
 INGOT_API enum ingot_status ingot_gpu_hold(int device, struct ingot_gpu **out_gpu, struct ingot_error *error);
 INGOT_API void ingot_gpu_release(struct ingot_gpu *gpu);
 
+/* ---- Groups ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * A group: processes that compute together, one rank each, on one host or several. A network that was built for N ranks
+ * is divided among them; every rank gives the whole inputs and gets the whole outputs:
+ *
+ *     ingot_group_join                            on every process: waits for the others
+ *     ingot_engine_load, with options.group       on every process: compares the engines, and tries the connections
+ *     ingot_context_create, …_run                 as usual; all ranks make the same runs in the same order
+ *
+ * (Ranks that are threads of one process need no group: see ingot_load_options.) On one host ranks share memory; across
+ * hosts MPI connects them, whose mpirun has then started them. A group, the engines on it and their contexts belong to one
+ * thread at a time. With MPI, that is the thread that initialised it, unless its library lets others call.
+ *
+ * No wait for another rank is longer than the group's time limit. If a rank dies, stops, leaves, is cancelled or does
+ * something else than the others, all ranks' calls end with an error that names it and what it did last, and so do all later
+ * calls on that group. What is left to do is to release it and what was made on it; then the processes may join again.
+ */
+struct ingot_group;
+
+enum ingot_transport {
+    INGOT_TRANSPORT_BEST = 0, /* shared memory on one host; across hosts MPI */
+    INGOT_TRANSPORT_SHARED_MEMORY,
+    INGOT_TRANSPORT_MPI,
+};
+
+struct ingot_group_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the group's life; NULL: the C library's */
+    /* What the launcher has put into the environment, as "NAME=value" …, NULL: usually the caller's `environ`. Understood are
+     * mpirun of Open MPI and MPICH, srun, torchrun, and INGOT_RANK, INGOT_RANKS and INGOT_RENDEZVOUS (HOST:PORT, or the path
+     * of a socket that rank 0 makes), which come before all others (docs/distributed.md). Borrowed for the call. */
+    const char *const *environment;
+    double seconds; /* the longest wait for another rank; 0: 10 */
+    enum ingot_transport transport;
+    const char *mpi_library; /* the file of MPI's library; NULL: found by its usual names. Borrowed for the call. */
+};
+#define INGOT_GROUP_OPTIONS_INIT \
+    { sizeof(struct ingot_group_options), NULL, NULL, 0, INGOT_TRANSPORT_BEST, NULL }
+
+/* Waits for the other ranks. INGOT_INVALID_ARGUMENT: the environment does not say which rank this is; INGOT_TIMEOUT, which says
+ * who is missing; INGOT_INCOMPATIBLE: ranks differ in their number or in the version of the library; INGOT_UNSUPPORTED: there is no
+ * way between the ranks' hosts; INGOT_DEVICE: MPI's library is missing or failed. The caller owns one reference. */
+INGOT_API enum ingot_status ingot_group_join(const struct ingot_group_options *options, struct ingot_group **out_group,
+                                             struct ingot_error *error);
+INGOT_API void ingot_group_retain(struct ingot_group *group);
+INGOT_API void ingot_group_release(struct ingot_group *group);
+/* From 0; and how many there are. */
+INGOT_API unsigned ingot_group_rank(const struct ingot_group *group);
+INGOT_API unsigned ingot_group_ranks(const struct ingot_group *group);
+/* What connects the ranks: "shared memory", "MPI (Open MPI v4.1.4)". Lives as long as the group. */
+INGOT_API const char *ingot_group_transport(const struct ingot_group *group);
+/* INGOT_OK, or the failure that has ended the group. */
+INGOT_API enum ingot_status ingot_group_failure(const struct ingot_group *group, struct ingot_error *error);
+/* Later waits for other ranks are no longer than that; `seconds` must be positive. */
+INGOT_API enum ingot_status ingot_group_set_time_limit(struct ingot_group *group, double seconds,
+                                                       struct ingot_error *error);
+
 /* ---- Running engines ------------------------------------------------------------------------------------------- */
 
 struct ingot_engine;
@@ -206,9 +264,13 @@ struct ingot_load_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the engine's life */
     enum ingot_verify verify;
+    /* Threads of this process among which each run is divided as among ranks: the engine must have been built for so
+     * many. Each context has threads of its own for them, and is used like any other. 0 and 1: one. */
+    unsigned ranks;
+    struct ingot_group *group; /* or the group whose rank this process is; the engine holds a reference. NULL: none */
 };
 #define INGOT_LOAD_OPTIONS_INIT \
-    { sizeof(struct ingot_load_options), NULL, INGOT_VERIFY_ALL }
+    { sizeof(struct ingot_load_options), NULL, INGOT_VERIFY_ALL, 0, NULL }
 
 /* Maps the engine at `path`. The file must not change while the engine is loaded. The caller owns one reference. */
 INGOT_API enum ingot_status ingot_engine_load(const char *path, const struct ingot_load_options *options,
@@ -222,6 +284,10 @@ INGOT_API enum ingot_status ingot_engine_load_memory(const void *data, size_t si
 /* The reference count is atomic; each context holds one reference. */
 INGOT_API void ingot_engine_retain(struct ingot_engine *engine);
 INGOT_API void ingot_engine_release(struct ingot_engine *engine);
+
+/* For how many ranks the engine has plans, ascending. Returns how many such numbers there are, of which at most `capacity` are
+ * written; 1 for an engine that is not divided. */
+INGOT_API size_t ingot_engine_ranks(const struct ingot_engine *engine, unsigned *ranks, size_t capacity);
 
 INGOT_API size_t ingot_engine_input_count(const struct ingot_engine *engine);
 INGOT_API size_t ingot_engine_output_count(const struct ingot_engine *engine);

@@ -2,10 +2,14 @@
 #include "api/arena.h"
 #include "api/device.h"
 #include "api/engine.h"
+#include "api/group.h"
 #include "api/machines.h"
 #include "api/options.h"
+#include "api/ranks.h"
 #include "base/cpu.h"
 #include "base/memory.h"
+
+#include <unistd.h>
 
 #define DEFAULT_INSTANCE_BYTES ((size_t)256 << 20)
 #define MAX_THREADS 1024
@@ -17,8 +21,10 @@ struct ingot_context {
     struct ingot_engine *engine;
     struct ingot_arena *arena; /* NULL: not shared */
     struct ig_device *device;
-    struct ig_context *context;
-    int ordinal; /* of the GPU; 0 for the CPU */
+    struct ig_context *context; /* of this rank; of rank 0 if all are in this process */
+    struct ig_ranks *ranks;     /* to which `context` belongs; NULL: the engine is not divided among threads */
+    uint32_t n_ranks;           /* of this process */
+    int ordinal;                /* of the GPU; 0 for the CPU */
     struct ig_resident resident;
     bool has_resident; /* uses what the engine has there */
 };
@@ -36,6 +42,17 @@ static enum ingot_status open_cpu(int ordinal, const struct ingot_allocator *all
     return ig_device_cpu_create(1, allocator, out_device, error);
 }
 
+/* Of this rank: ranks on one host share its processors, unless each may use some only. */
+static unsigned computing_threads(const struct ingot_context *context, const struct ingot_context_options *options) {
+    const struct ingot_group *group = context->engine->group;
+    unsigned threads = options->threads, sharers = context->n_ranks;
+    if (group && !threads && ig_cpu_processors() == (unsigned)sysconf(_SC_NPROCESSORS_ONLN))
+        sharers = ig_group_neighbours(group->seat);
+    if (sharers <= 1) return threads;
+    if (!threads) threads = ig_cpu_processors();
+    return threads > sharers ? threads / sharers : 1;
+}
+
 static enum ingot_status open_device(struct ingot_context *context, const struct ingot_context_options *options,
                                      struct ingot_error *error) {
     struct ingot_engine *engine = context->engine;
@@ -43,7 +60,7 @@ static enum ingot_status open_device(struct ingot_context *context, const struct
     context->ordinal = ig_target_is_gpu(engine->file.target) ? options->device : 0;
     ig_resident_store_drop_lost(&engine->resident, context->ordinal);
     if (!ig_target_is_gpu(engine->file.target)) {
-        IG_TRY(ig_device_cpu_create(options->threads, context->allocator, &context->device, error));
+        IG_TRY(ig_device_cpu_create(computing_threads(context, options), context->allocator, &context->device, error));
         IG_TRY(ig_resident_store_get(&engine->resident, open_cpu, 0, resident, error));
     } else {
         IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
@@ -58,6 +75,63 @@ static unsigned copying_threads(const struct ingot_context *context, const struc
     if (context->device->host_memory) return 1;
     unsigned threads = options->threads ? options->threads : ig_cpu_processors();
     return threads < COPYING_THREADS ? threads : COPYING_THREADS;
+}
+
+struct rank_opener {
+    struct ingot_context *context;
+    const struct ingot_context_options *options;
+};
+
+static enum ingot_status open_rank(void *user, uint32_t rank, struct ig_device **out_device,
+                                   struct ingot_error *error) {
+    const struct rank_opener *o = user;
+    return ig_device_cpu_create(computing_threads(o->context, o->options), o->context->allocator, out_device, error);
+}
+
+/* What several ranks cannot do with the memory of one caller. */
+static enum ingot_status check_ranks(const struct ingot_context *context, const struct ingot_context_options *options,
+                                     struct ingot_error *error) {
+    const struct ingot_engine *engine = context->engine;
+    if (ig_target_is_gpu(engine->file.target))
+        return IG_ERR(error, INGOT_UNSUPPORTED, "an engine for GPUs is not divided among threads of a process");
+    if (options->arena)
+        return IG_ERR(error, INGOT_UNSUPPORTED,
+                      "a context of %u ranks cannot share an arena, which belongs to one run at a time",
+                      context->n_ranks);
+    for (size_t i = 0; i < ingot_engine_output_count(engine); i++)
+        if (ingot_engine_updated_input(engine, i) != SIZE_MAX)
+            return IG_ERR(error, INGOT_UNSUPPORTED,
+                          "ranks of one process cannot update the same input: load the engine on a group of processes");
+    return INGOT_OK;
+}
+
+static enum ingot_status make_ranks(struct ingot_context *context, const struct ingot_context_options *options,
+                                    const struct ig_context_config *config, struct ingot_error *error) {
+    struct rank_opener opener = {context, options};
+    IG_TRY(check_ranks(context, options, error));
+    IG_TRY(ig_ranks_create(&(struct ig_ranks_config){.allocator = context->allocator,
+                                                     .views = context->engine->views,
+                                                     .context = config,
+                                                     .open = open_rank,
+                                                     .user = &opener,
+                                                     .count = context->n_ranks},
+                           &context->ranks, error));
+    context->context = ig_ranks_context(context->ranks, 0);
+    return INGOT_OK;
+}
+
+/* The context of a rank of this process. */
+static struct ig_context *rank_of(const struct ingot_context *context, uint32_t rank) {
+    return context->ranks ? ig_ranks_context(context->ranks, rank) : context->context;
+}
+
+/* An engine for several ranks only. */
+static enum ingot_status check_alone(const struct ingot_engine *engine, struct ingot_error *error) {
+    unsigned first = 0;
+    if (engine->views || ig_plan_rank_subplan(&engine->file.plan, 1, 0) != IG_PLAN_NONE) return INGOT_OK;
+    ingot_engine_ranks(engine, &first, 1);
+    return IG_ERR(error, INGOT_INCOMPATIBLE,
+                  "the engine is for %u ranks: load it for so many, or on a group of so many processes", first);
 }
 
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
@@ -79,7 +153,10 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .machine = options->profile ? &machine : NULL,
                                        .whole_batches = options->whole_batches,
                                        .timing = options->timing};
-    return ig_context_create(&context->engine->file, &config, &context->context, error);
+    if (context->n_ranks > 1) return make_ranks(context, options, &config, error);
+    config.group = context->engine->group ? context->engine->group->seat : NULL;
+    const struct ig_engine_file *file = context->engine->views ? context->engine->views : &context->engine->file;
+    return ig_context_create(file, &config, &context->context, error);
 }
 
 enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct ingot_context_options *given,
@@ -96,6 +173,7 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
                       MAX_THREADS);
     if (!options.max_plan_bytes) options.max_plan_bytes = DEFAULT_INSTANCE_BYTES;
     if (options.device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options.device);
+    IG_TRY(check_alone(engine, error));
     IG_TRY(ig_machine_check(&engine->file, options.device, error));
     if (options.arena)
         IG_TRY(ig_arena_check(options.arena, ig_target_is_gpu(engine->file.target), options.device, error));
@@ -103,6 +181,7 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
     if (!context) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     context->allocator = allocator;
     context->engine = engine;
+    context->n_ranks = engine->views ? engine->n_views : 1;
     context->arena = options.arena;
     ingot_engine_retain(engine);
     ingot_arena_retain(options.arena);
@@ -116,7 +195,10 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
 
 void ingot_context_destroy(struct ingot_context *context) {
     if (!context) return;
-    ig_context_destroy(context->context);
+    if (context->ranks)
+        ig_ranks_destroy(context->ranks);
+    else
+        ig_context_destroy(context->context);
     if (context->has_resident) ig_resident_store_put(&context->engine->resident, context->ordinal, &context->resident);
     ig_device_release(context->device); /* leases may go on using it */
     ingot_arena_release(context->arena);
@@ -161,7 +243,9 @@ static enum ingot_status refuse_null(const char *function, const char *argument,
 enum ingot_status ingot_context_set_input(struct ingot_context *context, size_t index,
                                           const struct ingot_tensor *tensor, struct ingot_error *error) {
     if (!context || !tensor) return refuse_null("ingot_context_set_input", context ? "tensor" : "context", error);
-    return ig_context_set_input(context->context, index, tensor, error);
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_set_input(rank_of(context, r), index, tensor, error));
+    return INGOT_OK;
 }
 
 enum ingot_status ingot_context_set_output(struct ingot_context *context, size_t index, void *data, size_t size,
@@ -184,9 +268,12 @@ enum ingot_status ingot_context_set_output_fresh(struct ingot_context *context, 
 
 /* The runs in flight end with the old ones. */
 static enum ingot_status take_new_weights(struct ingot_context *context, struct ingot_error *error) {
-    IG_TRY(ig_context_set_weights(context->context, context->resident.weights, error)); /* waits */
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_set_weights(rank_of(context, r), context->resident.weights, error)); /* waits */
     ig_resident_store_switch(&context->engine->resident, &context->resident);
-    return ig_context_set_weights(context->context, context->resident.weights, error);
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_set_weights(rank_of(context, r), context->resident.weights, error));
+    return INGOT_OK;
 }
 
 enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
@@ -195,7 +282,9 @@ enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *str
      * safe: kernels clamp the indices that they read, and results are given out only if the check passes. */
     IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
     if (ig_resident_is_old(&context->resident)) IG_TRY(take_new_weights(context, error));
-    IG_TRY(ig_context_enqueue(context->context, stream, error));
+    if (context->ranks && stream)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "a run of several ranks of a process has no stream");
+    IG_TRY(context->ranks ? ig_ranks_run(context->ranks, error) : ig_context_enqueue(context->context, stream, error));
     return ig_engine_trust_weights(context->engine, error);
 }
 
@@ -212,11 +301,14 @@ enum ingot_status ingot_context_wait_for(struct ingot_context *context, double s
 enum ingot_status ingot_context_set_time_limit(struct ingot_context *context, double seconds,
                                                struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_set_time_limit", "context", error);
-    return ig_context_set_time_limit(context->context, seconds, error);
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_set_time_limit(rank_of(context, r), seconds, error));
+    return INGOT_OK;
 }
 
 void ingot_context_cancel(struct ingot_context *context) {
-    if (context) ig_context_cancel(context->context);
+    for (uint32_t r = 0; context && r < context->n_ranks; r++)
+        ig_context_cancel(rank_of(context, r));
 }
 
 enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error) {
@@ -295,7 +387,9 @@ enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *str
 
 enum ingot_status ingot_context_trim(struct ingot_context *context, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_trim", "context", error);
-    return ig_context_trim(context->context, error);
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_trim(rank_of(context, r), error));
+    return INGOT_OK;
 }
 
 size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows, size_t capacity) {
@@ -319,10 +413,11 @@ enum ingot_status ingot_context_set_batch(struct ingot_context *context, const s
                                           struct ingot_error *error) {
     struct ingot_batch_options options = INGOT_BATCH_OPTIONS_INIT;
     if (!context) return refuse_null("ingot_context_set_batch", "context", error);
-    if (!given) return ig_context_set_batch(context->context, NULL, error);
     IG_TRY(ig_options_read("ingot_batch_options", given, sizeof options, &options, error));
-    if (!options.symbol) return refuse_null("ingot_context_set_batch", "symbol", error);
-    return ig_context_set_batch(context->context, &options, error);
+    if (given && !options.symbol) return refuse_null("ingot_context_set_batch", "symbol", error);
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_set_batch(rank_of(context, r), given ? &options : NULL, error));
+    return INGOT_OK;
 }
 
 enum ingot_status ingot_context_batch(const struct ingot_context *context, struct ingot_batch_info *out_info,
@@ -341,6 +436,14 @@ static enum ingot_status start_preparer(struct ingot_context *context, struct in
     return ig_context_use_preparer(context->context, device, error);
 }
 
+/* Never in the background: the ranks' threads leave no processor for that. */
+static enum ingot_status prepare_ranks(struct ingot_context *context, const struct ingot_tensor *inputs,
+                                       size_t n_inputs, struct ingot_error *error) {
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_prepare_shapes(rank_of(context, r), inputs, n_inputs, false, error));
+    return INGOT_OK;
+}
+
 enum ingot_status ingot_context_prepare(struct ingot_context *context, const struct ingot_tensor *inputs,
                                         size_t n_inputs, unsigned flags, struct ingot_error *error) {
     const bool background = flags & INGOT_PREPARE_IN_BACKGROUND;
@@ -348,6 +451,7 @@ enum ingot_status ingot_context_prepare(struct ingot_context *context, const str
     if (!inputs && n_inputs) return refuse_null("ingot_context_prepare", "inputs", error);
     if (flags & ~(unsigned)INGOT_PREPARE_IN_BACKGROUND)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_context_prepare: flags are %#x", flags);
+    if (context->ranks) return prepare_ranks(context, inputs, n_inputs, error);
     if (background) IG_TRY(start_preparer(context, error));
     return ig_context_prepare_shapes(context->context, inputs, n_inputs, background, error);
 }

@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "api/group.h"
 #include "api/options.h"
 #include "base/memory.h"
+#include "engine/plan_view.h"
 #include "runtime/frame/shape.h"
 #include "runtime/frame/uncaptured.h"
 
@@ -36,6 +38,66 @@ static enum ingot_status allocate_flags(struct ingot_engine *engine, const struc
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
 }
 
+/* ---- Ranks ------------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status check_ranks(const struct ingot_load_options *options, struct ingot_error *error) {
+    if (options->ranks > IG_MOST_RANKS)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ranks is %u, at most %u are possible", options->ranks,
+                      IG_MOST_RANKS);
+    if (options->ranks > 1 && options->group)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "an engine is divided among ranks of this process or among those of a group, not both");
+    return INGOT_OK;
+}
+
+static void destroy_views(struct ingot_engine *engine) {
+    for (uint32_t i = 0; engine->views && i < engine->n_views; i++)
+        if (engine->views[i].data) ig_plan_view_destroy(&engine->views[i], engine->allocator);
+    ig_release(engine->allocator, engine->views, engine->n_views * sizeof *engine->views);
+    engine->views = NULL;
+}
+
+/* Of the ranks that this process has: all `ranks`, or the group's one. */
+static enum ingot_status make_views(struct ingot_engine *engine, uint32_t ranks, struct ingot_error *error) {
+    const struct ig_group *seat = engine->group ? engine->group->seat : NULL;
+    engine->n_views = seat ? 1 : ranks;
+    if (seat) ranks = ig_group_ranks(seat);
+    engine->views =
+        ig_allocate(engine->allocator, engine->n_views * sizeof *engine->views, _Alignof(struct ig_engine_file));
+    if (!engine->views) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
+    for (uint32_t i = 0; i < engine->n_views; i++)
+        IG_TRY(ig_plan_view_create(&engine->file, ranks, seat ? ig_group_rank(seat) : i, engine->allocator,
+                                   &engine->views[i], error));
+    return INGOT_OK;
+}
+
+/* Of a loaded file: its plans for these ranks, and what the group says to it. */
+static enum ingot_status take_ranks(struct ingot_engine *engine, const struct ingot_load_options *options,
+                                    struct ingot_error *error) {
+    if (options->group) IG_TRY(ig_group_accept(options->group, &engine->file, error));
+    engine->group = options->group;
+    if (!options->group && options->ranks <= 1) return INGOT_OK;
+    enum ingot_status status = make_views(engine, options->ranks, error);
+    if (status != INGOT_OK) destroy_views(engine);
+    return status;
+}
+
+/* One that cannot load the engine says so to the others, who wait for it. */
+static void tell_group(struct ingot_group *group, enum ingot_status status, const struct ingot_error *error) {
+    if (group && ig_group_failure(group->seat, NULL) == INGOT_OK) ig_group_fail(group->seat, status, error->message);
+}
+
+static enum ingot_status load_file(const struct source *source, const struct ingot_load_options *options,
+                                   struct ingot_engine *engine, struct ingot_error *error) {
+    IG_TRY(open_source(source, options->verify, engine->allocator, &engine->file, error));
+    IG_TRY(allocate_flags(engine, engine->allocator, error));
+    enum ingot_status status = take_ranks(engine, options, error);
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_release(engine->allocator, engine->is_in_place, flags_size(engine));
+    ig_engine_close(&engine->file);
+    return status;
+}
+
 static enum ingot_status load(const struct source *source, const struct ingot_load_options *given,
                               struct ingot_engine **out_engine, struct ingot_error *error) {
     struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
@@ -45,15 +107,18 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
     if ((unsigned)options.verify > INGOT_VERIFY_NO_WEIGHTS)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "verify is %d, which is no enum ingot_verify",
                       (int)options.verify);
+    IG_TRY(check_ranks(&options, error));
     struct ingot_engine *engine = ig_allocate(allocator, sizeof *engine, _Alignof(struct ingot_engine));
     if (!engine) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
-    enum ingot_status status = open_source(source, options.verify, allocator, &engine->file, error);
-    if (status == INGOT_OK) status = allocate_flags(engine, allocator, error);
-    if (status != INGOT_OK) {
-        ig_release(allocator, engine, sizeof *engine);
-        return status;
-    }
     engine->allocator = allocator;
+    struct ingot_error failure;
+    enum ingot_status status = load_file(source, &options, engine, &failure);
+    if (status != INGOT_OK) {
+        tell_group(options.group, status, &failure);
+        ig_release(allocator, engine, sizeof *engine);
+        return IG_ERR(error, status, "%s", failure.message);
+    }
+    ingot_group_retain(engine->group);
     ig_resident_store_init(&engine->resident, &engine->file, allocator);
     pthread_mutex_init(&engine->refitting, NULL);
     atomic_init(&engine->references, 1);
@@ -103,6 +168,8 @@ void ingot_engine_release(struct ingot_engine *engine) {
     ig_release(engine->allocator, engine->borrowed,
                (engine->file.refit.n_weights + (size_t)1) * sizeof *engine->borrowed);
     ig_release(engine->allocator, engine->is_in_place, flags_size(engine));
+    destroy_views(engine);
+    ingot_group_release(engine->group);
     release_text(engine, atomic_load_explicit(&engine->explanation, memory_order_relaxed));
     ig_engine_close(&engine->file);
     ig_release(engine->allocator, engine, sizeof *engine);
@@ -120,6 +187,15 @@ enum ingot_status ig_engine_trust_weights(struct ingot_engine *engine, struct in
     int state = status == INGOT_OK ? IG_WEIGHTS_TRUSTED : IG_WEIGHTS_BAD;
     atomic_store_explicit(&engine->weights_state, state, memory_order_relaxed);
     return status;
+}
+
+size_t ingot_engine_ranks(const struct ingot_engine *engine, unsigned *ranks, size_t capacity) {
+    uint32_t degrees[IG_MOST_RANKS];
+    if (!engine) return 0;
+    uint32_t count = ig_plan_degrees(&engine->file.plan, degrees, IG_MOST_RANKS);
+    for (uint32_t i = 0; i < count && i < capacity; i++)
+        ranks[i] = degrees[i];
+    return count;
 }
 
 /* ---- Description ------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,10 @@
 struct ingot_engine {
     const struct ingot_allocator *allocator;
     struct ig_engine_file file;
+    struct ig_engine_file
+        *views; /* of the file, for each rank of this process (engine/plan_view.h); NULL: there are no ranks */
+    uint32_t n_views;
+    struct ingot_group *group; /* NULL: it has no ranks, or they are threads of this process */
     atomic_size_t references;
     atomic_int weights_state; /* an enum ig_weights_state */
     struct ig_resident_store resident;

@@ -30,6 +30,8 @@ struct ig_group_options {
 /* Seats of `ranks` threads of this process. They share what they need; each is destroyed by itself. */
 enum ingot_status ig_group_create_local(uint32_t ranks, const struct ig_group_options *options,
                                         struct ig_group **out_seats, struct ingot_error *error);
+/* Makes a group of threads as it was at first, failures forgotten. None of its seats may be in a call. */
+void ig_group_renew_local(struct ig_group *const *seats, uint32_t ranks);
 
 enum ig_transport {
     IG_TRANSPORT_BEST, /* shared memory on one host; across hosts MPI */
@@ -52,6 +54,8 @@ void ig_group_destroy(struct ig_group *group);
 
 uint32_t ig_group_rank(const struct ig_group *group);
 uint32_t ig_group_ranks(const struct ig_group *group);
+/* How many of them are on this host, as far as is known: at least 1. */
+uint32_t ig_group_neighbours(const struct ig_group *group);
 /* What carries its tensors: "shared memory", "MPI (…)", "NCCL …". */
 const char *ig_group_transport(const struct ig_group *group);
 /* Later waits take no longer. */

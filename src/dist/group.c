@@ -13,6 +13,7 @@ void ig_group_init(struct ig_group *group, const struct ig_group_api *api, uint3
     group->allocator = options && options->allocator ? options->allocator : &ig_libc_allocator;
     group->rank = rank;
     group->ranks = ranks;
+    group->neighbours = 1;
     ig_group_set_time_limit(group, options && options->seconds > 0 ? options->seconds : IG_GROUP_SECONDS);
 }
 
@@ -26,6 +27,10 @@ uint32_t ig_group_rank(const struct ig_group *group) {
 
 uint32_t ig_group_ranks(const struct ig_group *group) {
     return group->ranks;
+}
+
+uint32_t ig_group_neighbours(const struct ig_group *group) {
+    return group->neighbours;
 }
 
 const char *ig_group_transport(const struct ig_group *group) {

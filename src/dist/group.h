@@ -18,7 +18,8 @@ struct ig_group {
     const struct ig_group_api *api;
     const struct ingot_allocator *allocator;
     uint32_t rank, ranks;
-    uint64_t limit; /* nanoseconds */
+    uint32_t neighbours; /* ranks on this host */
+    uint64_t limit;      /* nanoseconds */
     char transport[96];
     struct ingot_error failure; /* status INGOT_OK: none */
 };

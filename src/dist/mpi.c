@@ -356,6 +356,7 @@ enum ingot_status ig_mpi_join(const struct ig_place *place, const struct ig_grou
     if (!group) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of %u ranks", place->ranks);
     ig_group_init(&group->base, &api, place->rank, place->ranks, options);
     group->mpi = mpi;
+    if (place->local_ranks) group->base.neighbours = place->local_ranks;
     enum ingot_status status = make_group(group, error);
     if (status != INGOT_OK) {
         atomic_store(&is_broken, true); /* what was begun stays MPI's */

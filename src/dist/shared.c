@@ -158,6 +158,7 @@ enum ingot_status ig_shared_create(void *memory, uint32_t rank, uint32_t ranks, 
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of %u ranks", ranks);
     }
     ig_group_init(&group->base, &api, rank, ranks, options);
+    group->base.neighbours = ranks;
     snprintf(group->base.transport, sizeof group->base.transport, "shared memory");
     group->header = memory;
     group->seat = &group->header->seats[rank];
@@ -167,6 +168,18 @@ enum ingot_status ig_shared_create(void *memory, uint32_t rank, uint32_t ranks, 
     group->spins = ranks <= ig_cpu_processors() ? SPINS : SPINS_IN_A_CROWD;
     *out_group = &group->base;
     return INGOT_OK;
+}
+
+void ig_group_renew_local(struct ig_group *const *seats, uint32_t ranks) {
+    struct ig_shared_group *first = (struct ig_shared_group *)seats[0];
+    struct ig_shared_header *header = first->header;
+    memset(header->seats, 0, sizeof header->seats);
+    memset(first->mails, 0, (size_t)ranks * ranks * sizeof *first->mails);
+    atomic_store(&header->failed, 0);
+    for (uint32_t r = 0; r < ranks; r++) {
+        ((struct ig_shared_group *)seats[r])->phase = 0;
+        seats[r]->failure.status = INGOT_OK;
+    }
 }
 
 enum ingot_status ig_group_create_local(uint32_t ranks, const struct ig_group_options *options,

@@ -59,14 +59,18 @@ size_t ig_context_profile(const struct ig_context *context, struct ingot_profile
     const struct ig_plan *plan = context->plan;
     size_t size;
     int64_t *slots = capacity ? evaluate(context, &size) : NULL;
-    for (uint32_t s = 0; s < plan->n_steps && s < capacity; s++) {
+    size_t count = 0;
+    for (uint32_t s = 0; s < plan->n_steps; s++) {
         const struct ig_plan_step *step = &plan->steps[s];
-        rows[s] = (struct ingot_profile_row){.kernel = step_name(plan, step),
-                                             .origin = ig_plan_text(plan, step->label),
-                                             .calls = context->times[s].calls,
-                                             .total_ms = (double)context->times[s].nanoseconds / 1e6};
-        if (slots && step->demand) add_floor(context, slots, step->demand, &rows[s]);
+        if (plan->n_ranks && context->times[s].calls == 0) continue; /* another rank's */
+        if (count++ >= capacity) continue;
+        struct ingot_profile_row *row = &rows[count - 1];
+        *row = (struct ingot_profile_row){.kernel = step_name(plan, step),
+                                          .origin = ig_plan_text(plan, step->label),
+                                          .calls = context->times[s].calls,
+                                          .total_ms = (double)context->times[s].nanoseconds / 1e6};
+        if (slots && step->demand) add_floor(context, slots, step->demand, row);
     }
     if (slots) ig_release(context->env.allocator, slots, size);
-    return plan->n_steps;
+    return count;
 }

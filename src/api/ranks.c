@@ -1,0 +1,216 @@
+/* Threads for ranks; see ranks.h. */
+#define _GNU_SOURCE
+#include "api/ranks.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/stop.h"
+#include "dist/dist.h"
+
+/* How long a thread looks for the next run, or for the end of this one, before it sleeps. */
+#define AWAKE 1000000u /* nanoseconds */
+
+/* A number that one thread increases and another one waits for. */
+struct turn {
+    _Alignas(128) atomic_uint number;
+    atomic_uint asleep;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+};
+
+struct member {
+    struct ig_ranks *ranks;
+    struct ig_group *seat;
+    struct ig_device *device; /* NULL: rank 0's, which is the caller's */
+    struct ig_context *context;
+    pthread_t thread;
+    bool is_started;
+    struct turn begun, ended; /* runs */
+    enum ingot_status status;
+    struct ingot_error error;
+};
+
+struct ig_ranks {
+    const struct ingot_allocator *allocator;
+    uint32_t count;
+    unsigned runs;
+    bool has_failed, stopping;
+    struct member members[];
+};
+
+/* ---- Turns ------------------------------------------------------------------------------------------------------- */
+
+static void turn_init(struct turn *turn) {
+    pthread_mutex_init(&turn->mutex, NULL);
+    pthread_cond_init(&turn->changed, NULL);
+}
+
+static void turn_deinit(struct turn *turn) {
+    pthread_mutex_destroy(&turn->mutex);
+    pthread_cond_destroy(&turn->changed);
+}
+
+/* Sequentially consistent: either who waits sees the number before it sleeps, or this sees that it sleeps. */
+static void turn_set(struct turn *turn, unsigned number) {
+    atomic_store(&turn->number, number);
+    if (!atomic_load(&turn->asleep)) return;
+    pthread_mutex_lock(&turn->mutex);
+    pthread_cond_signal(&turn->changed);
+    pthread_mutex_unlock(&turn->mutex);
+}
+
+static void turn_await(struct turn *turn, unsigned number) {
+    const uint64_t begin = ig_clock();
+    do {
+        if (atomic_load_explicit(&turn->number, memory_order_acquire) == number) return;
+        sched_yield();
+    } while (ig_clock() - begin < AWAKE);
+    pthread_mutex_lock(&turn->mutex);
+    atomic_store(&turn->asleep, 1);
+    while (atomic_load(&turn->number) != number)
+        pthread_cond_wait(&turn->changed, &turn->mutex);
+    atomic_store(&turn->asleep, 0);
+    pthread_mutex_unlock(&turn->mutex);
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+
+static void run_member(struct member *member) {
+    member->status = ig_context_run(member->context, &member->error);
+    /* The others wait for a rank that could not even begin. */
+    if (member->status != INGOT_OK && ig_group_failure(member->seat, NULL) == INGOT_OK)
+        ig_group_fail(member->seat, member->status, member->error.message);
+}
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    for (unsigned run = 1;; run++) {
+        turn_await(&member->begun, run);
+        if (member->ranks->stopping) return NULL;
+        run_member(member);
+        turn_set(&member->ended, run);
+    }
+}
+
+/* The rank whose failure made the others fail: those say who has ended the group, and so come second. */
+static const struct member *find_cause(const struct ig_ranks *ranks) {
+    const struct member *cause = NULL;
+    for (uint32_t r = 0; r < ranks->count; r++) {
+        const struct member *member = &ranks->members[r];
+        if (member->status == INGOT_OK) continue;
+        if (!cause ||
+            (strstr(cause->error.message, "ended the group") && !strstr(member->error.message, "ended the group")))
+            cause = member;
+    }
+    return cause;
+}
+
+static void renew(struct ig_ranks *ranks) {
+    struct ig_group *seats[IG_MOST_RANKS];
+    for (uint32_t r = 0; r < ranks->count; r++)
+        seats[r] = ranks->members[r].seat;
+    ig_group_renew_local(seats, ranks->count);
+    ranks->has_failed = false;
+}
+
+enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error) {
+    if (ranks->has_failed) renew(ranks);
+    const unsigned run = ++ranks->runs;
+    for (uint32_t r = 1; r < ranks->count; r++)
+        turn_set(&ranks->members[r].begun, run);
+    run_member(&ranks->members[0]);
+    for (uint32_t r = 1; r < ranks->count; r++)
+        turn_await(&ranks->members[r].ended, run);
+    const struct member *cause = find_cause(ranks);
+    if (!cause) return INGOT_OK;
+    ranks->has_failed = true;
+    return IG_ERR(error, cause->status, "%s", cause->error.message);
+}
+
+struct ig_context *ig_ranks_context(const struct ig_ranks *ranks, uint32_t rank) {
+    return ranks->members[rank].context;
+}
+
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
+
+static enum ingot_status start(struct member *member, struct ingot_error *error) {
+    sigset_t all, old;
+    sigfillset(&all); /* the application's handlers must not run on this thread */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failure = pthread_create(&member->thread, NULL, member_main, member);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (failure) return IG_ERR(error, INGOT_DEVICE, "cannot start a thread for a rank: %s", strerror(failure));
+    member->is_started = true;
+    return INGOT_OK;
+}
+
+static enum ingot_status make_member(struct ig_ranks *ranks, uint32_t rank, const struct ig_ranks_config *config,
+                                     struct ingot_error *error) {
+    struct member *member = &ranks->members[rank];
+    struct ig_context_config context = *config->context;
+    if (rank > 0) {
+        IG_TRY(config->open(config->user, rank, &member->device, error));
+        context.device = member->device;
+        context.profile = false;
+        context.timing = false;
+    }
+    context.group = member->seat;
+    IG_TRY(ig_context_create(&config->views[rank], &context, &member->context, error));
+    return rank > 0 ? start(member, error) : INGOT_OK;
+}
+
+static size_t ranks_size(uint32_t count) {
+    return sizeof(struct ig_ranks) + count * sizeof(struct member);
+}
+
+enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct ig_ranks **out_ranks,
+                                  struct ingot_error *error) {
+    struct ig_group *seats[IG_MOST_RANKS];
+    const struct ig_group_options options = {.allocator = config->allocator};
+    struct ig_ranks *ranks = ig_allocate(config->allocator, ranks_size(config->count), _Alignof(struct member));
+    if (!ranks) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %u ranks", config->count);
+    enum ingot_status status = ig_group_create_local(config->count, &options, seats, error);
+    if (status != INGOT_OK) {
+        ig_release(config->allocator, ranks, ranks_size(config->count));
+        return status;
+    }
+    ranks->allocator = config->allocator;
+    ranks->count = config->count;
+    for (uint32_t r = 0; r < config->count; r++) {
+        ranks->members[r].ranks = ranks;
+        ranks->members[r].seat = seats[r];
+        turn_init(&ranks->members[r].begun);
+        turn_init(&ranks->members[r].ended);
+    }
+    for (uint32_t r = 0; status == INGOT_OK && r < config->count; r++)
+        status = make_member(ranks, r, config, error);
+    if (status == INGOT_OK)
+        *out_ranks = ranks;
+    else
+        ig_ranks_destroy(ranks);
+    return status;
+}
+
+void ig_ranks_destroy(struct ig_ranks *ranks) {
+    if (!ranks) return;
+    ranks->stopping = true;
+    for (uint32_t r = 0; r < ranks->count; r++) {
+        struct member *member = &ranks->members[r];
+        if (member->is_started) {
+            turn_set(&member->begun, ranks->runs + 1);
+            pthread_join(member->thread, NULL);
+        }
+        ig_context_destroy(member->context);
+        ig_device_release(member->device);
+        turn_deinit(&member->begun);
+        turn_deinit(&member->ended);
+    }
+    for (uint32_t r = 0; r < ranks->count; r++)
+        ig_group_destroy(ranks->members[r].seat);
+    ig_release(ranks->allocator, ranks, ranks_size(ranks->count));
+}

@@ -1,0 +1,34 @@
+/*
+ * The ranks of a context whose engine is divided among threads of this process: a device, a seat and a context of the
+ * runtime for each. Rank 0 is the caller's thread; the others have threads of their own, which run when the caller does, and
+ * wait in between. All else is done by the caller's thread, to all of them.
+ */
+#ifndef IG_API_RANKS_H
+#define IG_API_RANKS_H
+
+#include "runtime/runtime.h"
+
+struct ig_ranks;
+
+struct ig_ranks_config {
+    const struct ingot_allocator *allocator;
+    const struct ig_engine_file *views; /* by rank */
+    const struct ig_context_config
+        *context; /* of rank 0, whose device is the caller's; others' differ in seat and device */
+    /* Opens the device of a rank; it is the ranks'. */
+    enum ingot_status (*open)(void *user, uint32_t rank, struct ig_device **out_device, struct ingot_error *error);
+    void *user;
+    uint32_t count; /* at least 2 */
+};
+
+/* `config->context` and what it points to need not outlive the call, but for what a context borrows. */
+enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct ig_ranks **out_ranks,
+                                  struct ingot_error *error);
+/* Accepts NULL. Destroys the contexts. */
+void ig_ranks_destroy(struct ig_ranks *ranks);
+/* By rank; rank 0 is the one whose results are the run's. */
+struct ig_context *ig_ranks_context(const struct ig_ranks *ranks, uint32_t rank);
+/* One run of all. After a failure of any, the next run begins with a new group. */
+enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error);
+
+#endif
