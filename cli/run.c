@@ -53,7 +53,7 @@ static enum ingot_status report(const struct run_arguments *a, const struct sess
     if (a->output && mkdir(a->output, 0777) != 0 && errno != EEXIST) {
         return cli_error(error, INGOT_DEVICE, "cannot create '%s': %s", a->output, strerror(errno));
     }
-    for (size_t i = 0; i < session->n_outputs; i++) {
+    for (size_t i = 0; session->rank == 0 && i < session->n_outputs; i++) {
         struct ingot_tensor tensor;
         CLI_TRY(ingot_context_output(session->context, i, &tensor, error));
         if (a->output) CLI_TRY(write_output(a->output, session->outputs[i].name, &tensor, error));
@@ -91,6 +91,7 @@ int cmd_run(int argc, char **argv) {
          "a symbol (batch=4) or input (image=1x3x224x224) of what\nis not given; repeatable", &a.build.shapes},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         CONTEXT_OPTION_ROWS(a.context),
+        RUN_RANK_OPTION_ROWS(a.build),
         IMAGE_OPTION_ROWS(a.image),
         BUILD_OPTION_ROWS(a.build),
         {0},
@@ -103,6 +104,7 @@ int cmd_run(int argc, char **argv) {
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("run", "expected one engine or model, got %d", count);
     a.build.device = a.context.device;
+    a.build.joins = true;
     if (count == 1) {
         struct ingot_error error;
         struct session session;

@@ -1,4 +1,5 @@
 /* Engines from files or built from models; see session.h. */
+#define _GNU_SOURCE
 #include "session.h"
 
 #include <errno.h>
@@ -142,9 +143,55 @@ void build_arguments_free(struct build_arguments *arguments) {
 
 /* ---- Sessions */
 
-static enum ingot_status load(struct session *session, const char *path, struct ingot_error *error) {
+/* Has a launcher put a rank into the environment? The library reads more of it. */
+static bool is_launched(void) {
+    static const char *const variables[] = {"INGOT_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (environment(variables[i])) return true;
+    return false;
+}
+
+/* The group of `ranks` processes that a launcher has started; *out_group is NULL if there is no other. */
+static enum ingot_status join_group(struct session *session, unsigned ranks, struct ingot_group **out_group,
+                                    struct ingot_error *error) {
+    struct ingot_group_options options = INGOT_GROUP_OPTIONS_INIT;
+    struct ingot_group *group;
+    options.environment = (const char *const *)environ;
+    CLI_TRY(ingot_group_join(&options, &group, error));
+    unsigned found = ingot_group_ranks(group);
+    if (found == ranks) {
+        session->rank = ingot_group_rank(group);
+        *out_group = group;
+        return INGOT_OK;
+    }
+    ingot_group_release(group);
+    if (found == 1) return INGOT_OK;
+    return cli_error(error, INGOT_INVALID_ARGUMENT, "this is one of %u processes, but --ranks is %u", found, ranks);
+}
+
+static enum ingot_status choose_ranks(struct session *session, const struct build_arguments *build,
+                                      struct ingot_load_options *options, struct ingot_error *error) {
+    char *end;
+    if (!build->ranks) return INGOT_OK;
+    unsigned long ranks = strtoul(build->ranks, &end, 10);
+    if (*build->ranks < '1' || *build->ranks > '9' || *end || ranks > UINT_MAX)
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "--ranks '%s': expected one number, from 1 up", build->ranks);
+    if (build->joins && ranks > 1 && is_launched())
+        CLI_TRY(join_group(session, (unsigned)ranks, &options->group, error));
+    if (!options->group) options->ranks = (unsigned)ranks;
+    if (session->rank > 0 && !freopen("/dev/null", "w", stdout))
+        return cli_error(error, INGOT_DEVICE, "cannot open '/dev/null': %s", strerror(errno));
+    return INGOT_OK;
+}
+
+static enum ingot_status load(struct session *session, const char *path, const struct build_arguments *build,
+                              struct ingot_error *error) {
+    struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
     double start = now_ms();
-    CLI_TRY(ingot_engine_load(path, NULL, &session->engine, error));
+    CLI_TRY(choose_ranks(session, build, &options, error));
+    enum ingot_status status = ingot_engine_load(path, &options, &session->engine, error);
+    ingot_group_release(options.group); /* the engine has a reference */
+    CLI_TRY(status);
     session->load_ms = now_ms() - start;
     session->n_inputs = ingot_engine_input_count(session->engine);
     session->n_outputs = ingot_engine_output_count(session->engine);
@@ -183,7 +230,7 @@ enum ingot_status session_build(struct session *session, struct ingot_model *mod
         double start = now_ms();
         status = ingot_model_build(model, &job.options, path, error);
         session->build_ms = now_ms() - start;
-        if (status == INGOT_OK) status = load(session, path, error);
+        if (status == INGOT_OK) status = load(session, path, build, error);
         unlink(path);
         free(path);
     }
@@ -194,7 +241,7 @@ enum ingot_status session_build(struct session *session, struct ingot_model *mod
 enum ingot_status session_open(struct session *session, const char *path, const struct build_arguments *build,
                                struct ingot_error *error) {
     *session = (struct session){.build_ms = -1};
-    if (is_engine_path(path)) return load(session, path, error);
+    if (is_engine_path(path)) return load(session, path, build, error);
     struct ingot_model *model;
     char *file = model_path(path);
     double start = now_ms();

@@ -12,6 +12,7 @@ struct build_arguments {
     const char *precision, *tactics, *cache;
     struct option_list shapes, passes, precision_of, fuse_of, io_types, timing_caches, adapter_layers;
     double tune;
+    bool joins; /* of a process that a launcher started: its ranks are processes (session_open) */
     bool portable, verify_passes, strip_weights, strict_qdq, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
     const char *ranks, *sharding;
@@ -130,6 +131,19 @@ struct context_arguments {
         "device", 'd', OPTION_UNSIGNED, "N", "CUDA: the number of the GPU (default 0)", &(c).device  \
     }
 
+/* How many ranks a run is divided among, and how a model is built for that. */
+#define RUN_RANK_OPTION_ROWS(b)                                                                                       \
+    {"ranks",                                                                                                         \
+     0,                                                                                                               \
+     OPTION_TEXT,                                                                                                     \
+     "N",                                                                                                             \
+     "divides each run among N threads with parts of the network, for\nwhich the engine was built; 'run' also among " \
+     "N processes that\nmpirun, srun or torchrun started (docs/distributed.md)",                                      \
+     &(b).ranks},                                                                                                     \
+    {                                                                                                                 \
+        "sharding", 0, OPTION_TEXT, "HOW", "of a model: as for 'ingot build'", &(b).sharding                          \
+    }
+
 struct build_job {
     struct ingot_build_options options; /* points into the other fields */
     struct ingot_shape_spec *specs;
@@ -152,12 +166,17 @@ bool is_engine_path(const char *path); /* does it end in .ingot? */
 struct session {
     struct ingot_engine *engine;
     struct ingot_context *context;
+    unsigned rank;            /* of this process in its group, or 0: only rank 0 has anything to say */
     double build_ms, load_ms; /* build_ms is negative if the engine was loaded from a file */
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs;
 };
 
-/* Loads the engine at `path`, or builds one from the model there into a temporary file first. */
+/*
+ * Loads the engine at `path`, or builds one from the model there into a temporary file first. If `build` has a number of ranks,
+ * contexts divide each run among so many threads; or, if a launcher started this process as one of so many and `joins` allows it,
+ * among processes, of which all but the first write no more to stdout.
+ */
 enum ingot_status session_open(struct session *session, const char *path, const struct build_arguments *build,
                                struct ingot_error *error);
 /* Builds from a loaded model. */

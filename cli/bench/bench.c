@@ -331,6 +331,7 @@ int cmd_bench(int argc, char **argv) {
          &a.build.shapes},
         {"input", 'i', OPTION_LIST, "NAME=FILE", "a tensor from .npy, .npz or ONNX .pb; repeatable", &a.inputs},
         CONTEXT_OPTION_ROWS(a.context),
+        RUN_RANK_OPTION_ROWS(a.build),
         {"seconds", 0, OPTION_NUMBER, "S", "how long to measure (default 3)", &a.seconds},
         {"contexts", 0, OPTION_UNSIGNED, "N", "that run at once, each with a thread of its own (default 1)",
          &a.contexts},

@@ -199,6 +199,7 @@ int cmd_verify(int argc, char **argv) {
          &a.build.shapes},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         CONTEXT_OPTION_ROWS(a.context),
+        RUN_RANK_OPTION_ROWS(a.build),
         {"parallel", 'p', OPTION_UNSIGNED, "N", "cases at once (default: one per processor)", &a.parallel},
         {"any-order", 0, OPTION_FLAG, NULL, "prints a case's line when it is over", &a.any_order},
         {"timeout", 0, OPTION_NUMBER, "S", "seconds that a case may take (default: as long as it takes)", &a.timeout},
