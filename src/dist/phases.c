@@ -1,9 +1,8 @@
 /*
  * Collectives out of phases; see phases.h.
  *
- * A small all-reduce is one phase: everybody gets everybody's whole contribution. A large one of more than two ranks is
- * two: a rank reduces its piece of each step's elements, and gives it to all. With two ranks both ways move the same
- * amount. Everything else is one phase per step.
+ * A small all-reduce is one phase: everybody gets everybody's whole contribution. A large one is two: a rank reduces its
+ * piece of each step's elements, and gives it to all. Everything else is one phase per step.
  */
 #include "dist/phases.h"
 
@@ -12,7 +11,8 @@
 #include "dist/reduce.h"
 #include "dist/rows.h"
 
-/* Up to so many bytes, everybody reduces everything. */
+/* Up to so many bytes, everybody reduces everything: of two ranks, and of more. */
+#define ONE_PHASE_OF_TWO ((size_t)128 << 10)
 #define ONE_PHASE ((size_t)32 << 10)
 
 struct call {
@@ -68,7 +68,10 @@ static enum ingot_status reduce_in_two(const struct call *c, size_t at, size_t c
     const size_t line = 64 / c->element, piece = ((count + ranks - 1) / ranks + line - 1) / line * line;
     const size_t begin = smaller(rank * piece, count), size = smaller(piece, count - begin);
     const void *from[IG_MOST_RANKS];
-    memcpy(next(c), source, count * c->element);
+    /* What the others reduce. */
+    memcpy(next(c), source, begin * c->element);
+    memcpy(next(c) + (begin + size) * c->element, source + (begin + size) * c->element,
+           (count - begin - size) * c->element);
     IG_TRY(meet(c, piece * c->element, piece * c->element, error));
     contributions(c, begin * c->element, source + begin * c->element, from);
     ig_reduce(what->dtype, what->reduction, from, ranks, next(c), size);
@@ -82,7 +85,7 @@ static enum ingot_status reduce_in_two(const struct call *c, size_t at, size_t c
 
 static enum ingot_status all_reduce(const struct call *c, struct ingot_error *error) {
     const size_t count = ig_sizes_block(c->call->sizes), step = IG_PHASE_BYTES / c->element;
-    const bool once = c->group->ranks <= 2 || count * c->element <= ONE_PHASE;
+    const bool once = count * c->element <= (c->group->ranks <= 2 ? ONE_PHASE_OF_TWO : ONE_PHASE);
     size_t at = 0;
     do {
         size_t n = smaller(step, count - at);

@@ -18,15 +18,14 @@
 #define FAST
 #endif
 
-/* a = a op b for `count` elements of one type. */
-typedef void (*combine)(void *a, const void *b, size_t count);
+/* to = a op b for `count` elements of one type. `to` may be one of them, which is no dependency between elements. */
+typedef void (*combine)(void *to, const void *a, const void *b, size_t count);
 
-#define COMBINE(name, type, expression)                                                   \
-    FAST static void name(void *restrict into, const void *restrict from, size_t count) { \
-        type *restrict a = into;                                                          \
-        const type *restrict b = from;                                                    \
-        for (size_t i = 0; i < count; i++)                                                \
-            a[i] = (type)(expression);                                                    \
+#define COMBINE(name, type, expression)                                                      \
+    FAST static void name(void *to, const void *from, const void *and, size_t count) {       \
+        type *out = to;                                                                      \
+        const type *a = from, *b = and;                                                      \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < count; i++) out[i] = (type)(expression); \
     }
 #define INTEGER(type, wide)                              \
     COMBINE(sum_##type, wide, a[i] + b[i])               \
@@ -91,28 +90,34 @@ static void reduce_halves(uint32_t dtype, combine with, const void *const *from,
     widen(dtype, (const char *)from[0] + offset, sum, count);
     for (uint32_t r = 1; r < ranks; r++) {
         widen(dtype, (const char *)from[r] + offset, next, count);
-        with(sum, next, count);
+        with(sum, sum, next, count);
     }
     narrow(dtype, sum, (char *)to + offset, count);
 }
 
-static void reduce_block(size_t size, combine with, const void *const *from, uint32_t ranks, void *to, size_t offset,
-                         size_t count) {
+/* What is not the last sum stays in the cache: `to` may be what is still to be read. */
+static void reduce_block(combine with, const void *const *from, uint32_t ranks, void *to, size_t offset, size_t count) {
     double sum[BLOCK]; /* aligned for, and as large as, elements of any type */
-    memcpy(sum, (const char *)from[0] + offset, count * size);
-    for (uint32_t r = 1; r < ranks; r++)
-        with(sum, (const char *)from[r] + offset, count);
-    memcpy((char *)to + offset, sum, count * size);
+    const void *left = (const char *)from[0] + offset;
+    for (uint32_t r = 1; r < ranks; r++) {
+        void *into = r + 1 < ranks ? (void *)sum : (char *)to + offset;
+        with(into, left, (const char *)from[r] + offset, count);
+        left = sum;
+    }
 }
 
 void ig_reduce(uint32_t dtype, uint32_t reduction, const void *const *from, uint32_t ranks, void *to, size_t count) {
     const combine with = combines[dtype][reduction];
     const size_t size = ingot_dtype_size((enum ingot_dtype)dtype);
+    if (ranks == 1) {
+        if (count && to != from[0]) memcpy(to, from[0], count * size);
+        return;
+    }
     for (size_t at = 0; at < count; at += BLOCK) {
         size_t block = count - at < BLOCK ? count - at : BLOCK;
         if (dtype == INGOT_F16 || dtype == INGOT_BF16)
             reduce_halves(dtype, with, from, ranks, to, at * size, block);
         else
-            reduce_block(size, with, from, ranks, to, at * size, block);
+            reduce_block(with, from, ranks, to, at * size, block);
     }
 }
