@@ -3,7 +3,7 @@
  *
  * Activations are bytes with one scale and one zero point. Bytes that are quantised inside a graph are u8: those that a model
  * has as i8 are stored with 128 more, since u8 x i8 is the product that processors compute fastest, and read as i8 only by what
- * the pass does not know.
+ * the pass does not know. On GPUs those with a zero point of 0 stay i8.
  */
 #ifndef IG_PASS_QUANTIZED_H
 #define IG_PASS_QUANTIZED_H

@@ -8,7 +8,8 @@
  *     divided when it runs. docs/quantisation.md has this arithmetic.
  *   - else the division remains, as the standard has it.
  *
- * Results are u8; of i8 with 128 more, which also makes NaN the lowest number, as saturating casts make it 0.
+ * Results are u8; of i8 with 128 more, which also makes NaN the lowest number, as saturating casts make it 0. GPUs multiply bytes of
+ * both kinds alike, and what they fetch from beyond an image's edges is 0: there i8 with a zero point of 0 stay i8.
  */
 #include <math.h>
 
@@ -22,6 +23,7 @@ struct target {
     ig_value scale;  /* IG_NO_VALUE: 1 */
     ig_value factor; /* the model multiplies by this reciprocal of the scale; or IG_NO_VALUE */
     int64_t zero;    /* of the u8 */
+    bool is_signed;  /* the result is the i8 with 128 less */
 };
 
 static ig_value number(struct ig_graph *g, double value) {
@@ -93,7 +95,7 @@ static ig_value divided(const struct target *t, ig_value x, bool last, int depth
 /* A function of one byte, if it is one. */
 struct function {
     struct ig_graph *g;
-    ig_value byte; /* IG_NO_VALUE: none found yet */
+    ig_value byte; /* u8; IG_NO_VALUE: none found yet */
     bool inexact;  /* contains what devices do not compute alike */
     ig_value argument;
     struct ig_map built; /* value -> the same of `argument` */
@@ -135,6 +137,10 @@ static bool match_table(struct ig_graph *g, ig_value v, ig_value *out_byte) {
     return ig_type_of(g, *out_byte)->dtype == INGOT_U8;
 }
 
+static ig_value as_unsigned(struct ig_graph *g, ig_value byte) {
+    return ig_type_of(g, byte)->dtype == INGOT_I8 ? ig_build_as_u8(g, byte) : byte;
+}
+
 /* Does v depend on constants of one element and on one byte only, elementwise? */
 static bool depends_on_byte(struct function *f, ig_value v) {
     enum { MOST_NODES = 64 };
@@ -143,10 +149,11 @@ static bool depends_on_byte(struct function *f, ig_value v) {
     if (ig_info(g, v)->is_const) return ig_match_scalar(g, v, &unused);
     const struct ig_node *n = ig_def(g, v);
     ig_value byte;
-    if (ig_type_of(g, v)->dtype == INGOT_U8) {
+    if (ig_type_of(g, v)->dtype == INGOT_U8 || ig_type_of(g, v)->dtype == INGOT_I8) {
         if (match_table(g, v, &byte)) return depends_on_byte(f, byte);
-        bool same = f->byte == IG_NO_VALUE || f->byte == v;
-        f->byte = v;
+        byte = as_unsigned(g, v);
+        bool same = f->byte == IG_NO_VALUE || f->byte == byte;
+        f->byte = byte;
         return same;
     }
     if (!n || ++f->nodes > MOST_NODES) return false;
@@ -166,6 +173,7 @@ static ig_value applied(struct function *f, ig_value v) {
     ig_value in[3];
     uint32_t found;
     if (v == f->byte) return f->argument;
+    if (ig_type_of(g, v)->dtype == INGOT_I8 && ig_build_as_u8(g, v) == f->byte) return ig_build_as_i8(g, f->argument);
     if (ig_info(g, v)->is_const) {
         const struct ig_type *type = ig_type_of(g, v);
         return type->rank ? ig_build_reshape(g, v, NULL, 0) : v;
@@ -207,9 +215,12 @@ static ig_value looked_up(const struct target *t, ig_value x) {
 /* x / s is given: rounded, moved and saturated. */
 static ig_value finished(const struct target *t, ig_value quotient) {
     struct ig_graph *g = t->g;
-    ig_value y = ig_map1(g, IG_OP_round, quotient);
-    if (t->zero) y = ig_map2(g, IG_OP_add, y, number(g, (double)t->zero));
-    return ig_build_cast_saturating(g, y, INGOT_U8);
+    ig_value y = ig_map1(g, IG_OP_round, quotient), lowest = number(g, -128);
+    int64_t zero = t->is_signed ? t->zero - 128 : t->zero;
+    if (zero) y = ig_map2(g, IG_OP_add, y, number(g, (double)zero));
+    if (!t->is_signed) return ig_build_cast_saturating(g, y, INGOT_U8);
+    y = ig_build_where(g, ig_map2(g, IG_OP_lt, lowest, y), y, lowest); /* NaN, too */
+    return ig_build_cast_saturating(g, y, INGOT_I8);
 }
 
 static ig_value literal(const struct target *t, ig_value x) {
@@ -229,7 +240,10 @@ static bool match_same(const struct target *t, ig_value x, ig_value *out) {
     } else if (t->scale == IG_NO_VALUE ? scale != 1 : !ig_same_scale(t->g, q.scale, t->scale)) {
         return false;
     }
-    *out = ig_type_of(t->g, q.bytes)->dtype == INGOT_I8 ? ig_build_as_u8(t->g, q.bytes) : q.bytes;
+    bool is_signed = ig_type_of(t->g, q.bytes)->dtype == INGOT_I8;
+    *out = is_signed == t->is_signed ? q.bytes
+           : is_signed               ? ig_build_as_u8(t->g, q.bytes)
+                                     : ig_build_as_i8(t->g, q.bytes);
     return true;
 }
 
@@ -252,7 +266,7 @@ static ig_value quantized_parts(const struct target *t, const struct ig_node *n,
     return ig_build_concat(g, parts, (int)count, axis);
 }
 
-/* u8; IG_NO_VALUE: only the division as the model has it will do. */
+/* A byte; IG_NO_VALUE: only the division as the model has it will do. */
 static ig_value quantized(const struct target *t, ig_value x, int depth) {
     enum { DEEPEST = 8 };
     struct ig_graph *g = t->g;
@@ -317,12 +331,14 @@ static ig_value match_quotient(struct target *t, ig_value quotient) {
     return ig_same_dims(ig_type_of(g, x), ig_type_of(g, quotient)) ? x : IG_NO_VALUE;
 }
 
-/* round(quotient) + zero, plus `offset`, as u8. If `literally` is false, IG_NO_VALUE where only the division would do. */
+/* round(quotient) + zero, plus `offset`, as u8; or the i8 with 128 less. If `literally` is false, IG_NO_VALUE where only the
+ * division would do. */
 static ig_value requantized(struct ig_rewriter *rw, ig_value rounded, int64_t offset, bool literally) {
     struct target t = {.g = rw->out};
     ig_value quotient;
     if (!match_rounded(t.g, rounded, &quotient, &t.zero)) return IG_NO_VALUE;
     t.zero += offset;
+    t.is_signed = offset == 128 && t.zero == 128 && ig_target_is_cuda(rw->options->target);
     ig_value x = match_quotient(&t, quotient);
     if (x == IG_NO_VALUE) return x;
     ig_value y = quantized(&t, x, 0);
@@ -348,8 +364,8 @@ ig_value ig_integer_quantize(struct ig_rewriter *rw, const struct ig_node *n, co
     if (ig_type_of(g, in[0])->dtype != INGOT_F32) return IG_NO_VALUE;
     bool lowest = is_signed && match_lowest(g, in[0], &rounded);
     ig_value y = requantized(rw, rounded, is_signed ? 128 : 0, lowest);
-    if (y == IG_NO_VALUE) return y;
-    return is_signed ? ig_build_as_i8(g, y) : y;
+    if (y == IG_NO_VALUE || ig_type_of(g, y)->dtype == dtype) return y;
+    return ig_build_as_i8(g, y);
 }
 
 /* ---- Fake quantisation ---- */
@@ -383,12 +399,14 @@ ig_value ig_integer_fake(struct ig_rewriter *rw, const struct ig_node *n, const 
     }
     if (zero != nearbyint(zero) || fabs(zero) > 256 || !match_bounded(g, x, &rounded, &lo, &hi)) return IG_NO_VALUE;
     int64_t offset = lo >= 0 && hi <= 255 ? 0 : lo >= -128 && hi <= 127 ? 128 : (int64_t)-lo;
-    ig_value u8 = requantized(rw, rounded, offset, true);
-    if (u8 == IG_NO_VALUE) return u8;
-    int64_t least = (int64_t)lo + offset, most = (int64_t)hi + offset;
-    if (least > 0) u8 = ig_map2(g, IG_OP_max, u8, ig_build_scalar_int(g, INGOT_U8, least));
-    if (most < 255) u8 = ig_map2(g, IG_OP_min, u8, ig_build_scalar_int(g, INGOT_U8, most));
-    const struct ig_quantized q = {u8, (int64_t)zero + offset, ig_build_reshape(g, in[1], NULL, 0)};
+    ig_value byte = requantized(rw, rounded, offset, true);
+    if (byte == IG_NO_VALUE) return byte;
+    enum ingot_dtype dtype = ig_type_of(g, byte)->dtype;
+    if (dtype == INGOT_I8) offset = 0;
+    int64_t least = (int64_t)lo + offset, most = (int64_t)hi + offset, first = dtype == INGOT_I8 ? -128 : 0;
+    if (least > first) byte = ig_map2(g, IG_OP_max, byte, ig_build_scalar_int(g, dtype, least));
+    if (most < first + 255) byte = ig_map2(g, IG_OP_min, byte, ig_build_scalar_int(g, dtype, most));
+    const struct ig_quantized q = {byte, (int64_t)zero + offset, ig_build_reshape(g, in[1], NULL, 0)};
     ig_value y = ig_build_dequantized(g, &q);
     return ig_same_dims(ig_type_of(g, y), ig_type_of(rw->in, n->out)) ? y : IG_NO_VALUE;
 }
