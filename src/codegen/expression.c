@@ -155,6 +155,8 @@ static const char *widen(struct ig_code_printer *p, enum ingot_dtype from, ig_x 
 static const char *cast_text(struct ig_code_printer *p, const struct ig_x_node *n, enum ig_code_strength *strength) {
     ig_x x = n->args[0];
     enum ingot_dtype from = p->k->x.at[x].dtype, to = (enum ingot_dtype)n->i;
+    const char *special = p->language->cast ? p->language->cast(p, n) : NULL;
+    if (special) return special;
     if (ig_dtype_is_narrow(from)) return widen(p, from, x);
     if (ig_dtype_is_narrow(to)) return convert(p, n->saturate ? "saturate" : "narrow", from, to, x);
     if (to == INGOT_BOOL) {
@@ -243,6 +245,16 @@ static const char *map_text(struct ig_code_printer *p, const struct ig_x_node *n
     return ig_format(p->job, "(int)(%s)", text);
 }
 
+static const char *call_text(struct ig_code_printer *p, const struct ig_x_node *n) {
+    const char *name = p->k->functions.at[n->i], *arguments = "";
+    for (int i = 0; i < 3 && n->args[i] != IG_NO_X; i++) {
+        const char *text = ig_code_text_of(p, n->args[i], IG_CODE_SELECT);
+        arguments = ig_format(p->job, "%s%s%s", arguments, i ? ", " : "", text);
+    }
+    ig_code_use_function(p, name);
+    return ig_format(p->job, "%s(%s)", name, arguments);
+}
+
 static const char *node_text(struct ig_code_printer *p, const struct ig_x_node *n, enum ig_code_strength *strength) {
     *strength = IG_CODE_ATOM;
     switch (n->kind) {
@@ -261,6 +273,7 @@ static const char *node_text(struct ig_code_printer *p, const struct ig_x_node *
     case IG_X_LOAD: return load_text(p, n, strength);
     case IG_X_MAP: return map_text(p, n, strength);
     case IG_X_CAST: return cast_text(p, n, strength);
+    case IG_X_CALL: return call_text(p, n);
     case IG_X_SELECT:
         *strength = IG_CODE_SELECT;
         return ig_format(p->job, "%s ? %s : %s", ig_code_text_of(p, n->args[0], IG_CODE_OR),
@@ -285,7 +298,8 @@ static int index_weight(const struct ig_code_printer *p, ig_x x) {
 
 static bool wants_name(const struct ig_code_printer *p, ig_x x, const char *text) {
     const struct ig_x_node *n = &p->k->x.at[x];
-    if (n->kind != IG_X_LOAD && n->kind != IG_X_MAP && n->kind != IG_X_CAST && n->kind != IG_X_SELECT) return false;
+    bool computed = n->kind == IG_X_LOAD || n->kind == IG_X_MAP || n->kind == IG_X_CAST || n->kind == IG_X_SELECT;
+    if (!computed && n->kind != IG_X_CALL) return false;
     if (strlen(text) > LONGEST_TEXT || p->picked[x]) return true;
     if (index_weight(p, x) <= 4) return false;
     return p->uses[x] > 1 || p->deep[x];
@@ -295,6 +309,7 @@ static const char *local_name(struct ig_code_printer *p, const struct ig_x_node 
     uint32_t number = p->n_locals++;
     if (n->kind == IG_X_LOAD) return ig_format(p->job, "%s_%u", p->k->buffers.at[n->i].name, number);
     if (n->kind == IG_X_CAST) return ig_format(p->job, "cast_%u", number);
+    if (n->kind == IG_X_CALL) return ig_format(p->job, "call_%u", number);
     if (n->kind == IG_X_SELECT) return ig_format(p->job, "pick_%u", number);
     return ig_format(p->job, "%s_%u", ig_op_info(n->op)->name, number);
 }

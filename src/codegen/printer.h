@@ -27,6 +27,8 @@ struct ig_code_language {
     const char *(*address)(struct ig_code_printer *p, const struct ig_buffer *b); /* of a parameter, as an integer */
     /* Replaces "name[index]" for some buffers; may be NULL. */
     const char *(*element)(struct ig_code_printer *p, int buffer, ig_x index);
+    /* Replaces the text of some casts, as an atom: NULL for the others; may be NULL. */
+    const char *(*cast)(struct ig_code_printer *p, const struct ig_x_node *n);
 };
 
 /* The most tiles per launch if indices are narrow; a grid never has more blocks. */
@@ -147,6 +149,8 @@ const char *ig_code_type_of(const struct ig_code_printer *p, ig_x x);
 void ig_code_line(struct ig_code_printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints lines with the current indentation. */
 void ig_code_lines(struct ig_code_printer *p, const char *text);
+/* Adds a function to the prelude, whose name may have template arguments. */
+void ig_code_use_function(struct ig_code_printer *p, const char *name);
 /* "y0[i] = value;"; records the write. */
 const char *ig_code_store(struct ig_code_printer *p, const struct ig_stmt *s);
 /* "acc3 += value;"; records the write. */

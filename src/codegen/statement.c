@@ -106,6 +106,10 @@ const char *ig_code_update(struct ig_code_printer *p, const struct ig_stmt *s) {
 
 /* ---- Calls and templates ----------------------------------------------------------------------------------------- */
 
+void ig_code_use_function(struct ig_code_printer *p, const char *name) {
+    ig_code_prelude_use(&p->prelude, ig_format(p->job, "%.*s", (int)strcspn(name, "<"), name));
+}
+
 const char *ig_code_arguments(struct ig_code_printer *p, const struct ig_stmt *s) {
     struct ig_text args;
     ig_text_init(&args, p->job);

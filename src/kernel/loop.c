@@ -252,6 +252,15 @@ ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b) {
     return ig_x_node_add(k, &node);
 }
 
+ig_x ig_x_call(struct ig_loops *k, enum ingot_dtype dtype, const char *function, ig_x a, ig_x b, ig_x c) {
+    uint32_t name = 0;
+    while (name < k->functions.count && strcmp(k->functions.at[name], function) != 0)
+        name++;
+    if (name == k->functions.count) IG_PUSH(k->job, &k->functions, function);
+    struct ig_x_node node = {.kind = IG_X_CALL, .dtype = dtype, .i = name, .args = {a, b, c}};
+    return ig_x_node_add(k, &node);
+}
+
 bool ig_x_contains(const struct ig_loops *k, ig_x x, ig_x what) {
     if (x == what) return true;
     if (x == IG_NO_X || x < what) return false; /* operands have smaller numbers than the expression */

@@ -34,6 +34,7 @@ enum ig_x_kind {
     IG_X_BEGIN,   /* the kernel's argument `begin`, i64: identifies the first tile of a call */
     IG_X_END,     /* CPU: the kernel's argument `end`, i64: the tile after the call's last */
     IG_X_ADDRESS, /* the address of PARAM buffer i, i64 */
+    IG_X_CALL,    /* function functions[i] of the printer's prelude on args; made by printers only */
 };
 
 struct ig_x_node {
@@ -137,7 +138,8 @@ struct ig_loops {
     IG_VEC(struct ig_x_node) x;
     struct ig_map *x_index;
     IG_VEC(struct ig_buffer) buffers;
-    IG_VEC(ig_dim) dim_params; /* dim[i] */
+    IG_VEC(ig_dim) dim_params;      /* dim[i] */
+    IG_VEC(const char *) functions; /* of IG_X_CALL, perhaps with template arguments: "f<1, 2>" */
     IG_VEC(struct ig_loop_var) vars;
     int n_accs;          /* accumulator n is printed as "acc<n>" */
     struct ig_stmt *top; /* the FOR of kind TILE */
@@ -159,6 +161,8 @@ ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b);
 ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate);
 ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b);
 ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype);
+/* Arguments may be IG_NO_X, the last ones. */
+ig_x ig_x_call(struct ig_loops *k, enum ingot_dtype dtype, const char *function, ig_x a, ig_x b, ig_x c);
 ig_x ig_x_begin(struct ig_loops *k);
 ig_x ig_x_end(struct ig_loops *k);
 /* Are the parameters of two buffers different memory? */

@@ -85,6 +85,9 @@ template <class TO, class FROM> EMULATED static TO emulated_bits(FROM from) {
     return to;
 }
 /* Products that are not contracted with sums. */
+EMULATED static float __fmaf_rn(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
 EMULATED static float __fmul_rn(float a, float b) {
     volatile float product = a * b;
     return product;
@@ -277,6 +280,9 @@ EMULATED static void ptx_cvt_rzi_s8_f32(int &byte, float a) {
 }
 EMULATED static void ptx_cvt_rzi_u8_f32(int &byte, float a) {
     byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)a;
+}
+EMULATED static void ptx_cvt_rni_u8_f32(int &byte, float a) {
+    byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)rintf(a);
 }
 /* Products of halves are exact in f32; the results of templates' differences too. */
 EMULATED static void ptx_mul_rn_f16x2(unsigned &to, unsigned a, unsigned b) {

@@ -47,7 +47,7 @@ static void note_loads(void *user, ig_x x) {
 
 /* Is it a vector access (vector.c)? It copies from its second argument to its first. */
 static bool is_copy(const struct ig_stmt *s) {
-    return s->kind == IG_S_CALL && strncmp(s->text, "ig_copy_", 8) == 0;
+    return s->kind == IG_S_CALL && (strncmp(s->text, "ig_copy_", 8) == 0 || strncmp(s->text, "ig_put_", 7) == 0);
 }
 
 static void note_own(struct walk *w, const struct ig_stmt *s, uint32_t place, struct access *to) {

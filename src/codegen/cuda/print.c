@@ -29,8 +29,21 @@ static const char *spread_element(struct ig_code_printer *p, int buffer, ig_x in
                      (long long)b->width, c->spread_slot, (long long)b->width);
 }
 
+/* A byte among others in registers, as a float. */
+static const char *number_of_byte(struct ig_code_printer *p, const struct ig_x_node *n) {
+    const struct ig_x_node *load = &p->k->x.at[n->args[0]];
+    if (n->i != INGOT_F32 || load->kind != IG_X_LOAD) return NULL;
+    const struct ig_buffer *b = &p->k->buffers.at[load->i];
+    bool is_byte = b->dtype == INGOT_I8 || b->dtype == INGOT_U8;
+    if (!is_byte || b->kind != IG_BUFFER_LOCAL || b->elements % 4 != 0) return NULL;
+    const char *name = ig_format(p->job, "ig_number_%s", ingot_dtype_name(b->dtype));
+    ig_code_use_function(p, name);
+    return ig_format(p->job, "%s(%s, %s)", name, b->name, ig_code_text_of(p, load->args[0], IG_CODE_SELECT));
+}
+
 static const struct ig_code_table tables[] = {
     {ig_cuda_functions, &ig_cuda_functions_count},
+    {ig_cuda_functions_quantize, &ig_cuda_functions_quantize_count},
     {ig_code_functions_basic, &ig_code_functions_basic_count},
     {ig_code_functions_convert, &ig_code_functions_convert_count},
     {ig_code_functions_narrow, &ig_code_functions_narrow_count},
@@ -55,6 +68,7 @@ const struct ig_code_language ig_cuda_language = {
     .address = address,
     .begin = "begin", /* set for each tile, since a block's tiles are not consecutive */
     .element = spread_element,
+    .cast = number_of_byte,
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -327,6 +341,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
         c.turns = kernel->gemm->turns;
     }
     struct ig_code_printer *p = &c.base;
+    ig_cuda_quantize(kernel->loops);
     ig_cuda_vectorize(kernel->loops);
     ig_code_printer_init(p, job, kernel, &ig_cuda_language);
     ig_cuda_find_rounded(p);

@@ -1,6 +1,7 @@
 /*
  * Internals of the CUDA printer: print.c (the frame), statement.c (who executes what), barrier.c (barriers within the
- * block), vector.c (16-byte accesses), rounded.c (which functions have short forms), prelude.c (functions), micro.c (the CPU's micro-kernels).
+ * block), vector.c (16-byte accesses), quantize.c
+ * (quantisation without conversions), rounded.c (which functions have short forms), prelude.c and prelude_quantize.c (functions), micro.c (the CPU's micro-kernels).
  */
 #ifndef IG_CODEGEN_CUDA_PRINTER_H
 #define IG_CODEGEN_CUDA_PRINTER_H
@@ -33,6 +34,15 @@ bool ig_cuda_is_divided(struct ig_code_printer *p, const struct ig_stmt *s);
 void ig_cuda_place_buffers(struct ig_cuda_printer *p);
 void ig_cuda_place_fences(struct ig_cuda_printer *p);
 
+/* A number that is rounded, moved by a zero point and bounded, as a byte; NaN becomes the lower bound. */
+struct ig_cuda_byte {
+    ig_x number;         /* f32 */
+    int zero, low, high; /* the bounds are the byte's */
+};
+bool ig_cuda_match_byte(const struct ig_loops *k, ig_x x, struct ig_cuda_byte *out);
+/* Rewrites quantisation in a kernel's expressions (quantize.c). */
+void ig_cuda_quantize(struct ig_loops *k);
+
 /* Combines the loads and stores of vector loops (IG_FOR_VECTOR) into accesses of up to 16 bytes. */
 void ig_cuda_vectorize(struct ig_loops *k);
 
@@ -47,5 +57,7 @@ void ig_cuda_micro(const struct ig_micro *micro, const struct ig_target *target,
 
 extern const struct ig_code_function ig_cuda_functions[];
 extern const size_t ig_cuda_functions_count;
+extern const struct ig_code_function ig_cuda_functions_quantize[];
+extern const size_t ig_cuda_functions_quantize_count;
 
 #endif

@@ -282,7 +282,7 @@ static void print_store(struct ig_cuda_printer *c, const struct ig_stmt *s) {
 static void print_call(struct ig_cuda_printer *c, const struct ig_stmt *s) {
     struct ig_code_printer *p = &c->base;
     const char *who = "";
-    if (strncmp(s->text, "ig_", 3) == 0) ig_code_prelude_use(&p->prelude, s->text);
+    if (strncmp(s->text, "ig_", 3) == 0) ig_code_use_function(p, s->text);
     for (uint32_t i = 0; i < c->base.kernel->micros.count; i++) {
         if (strcmp(c->base.kernel->micros.at[i].name, s->text) != 0) continue;
         who = c->level == IG_CUDA_THREAD ? "0, 1, " : ig_format(p->job, "%s, %d, ", lane(c), lanes(c));

@@ -148,9 +148,13 @@ static bool may_have_condition(int64_t bytes) {
     return bytes == 4 || bytes == 8 || bytes == 16;
 }
 
+static int registers_of(struct vectors *v, int buffer, enum ingot_dtype dtype) {
+    const char *name = v->k->buffers.at[buffer].name;
+    return ig_loops_local(v->k, dtype, v->count, ig_format(v->k->job, "%sv%u", name, v->k->buffers.count));
+}
+
 static int registers(struct vectors *v, int buffer) {
-    const struct ig_buffer b = v->k->buffers.at[buffer];
-    return ig_loops_local(v->k, b.dtype, v->count, ig_format(v->k->job, "%sv%u", b.name, v->k->buffers.count));
+    return registers_of(v, buffer, v->k->buffers.at[buffer].dtype);
 }
 
 /* ---- Rewriting --------------------------------------------------------------------------------------------------- */
@@ -177,6 +181,24 @@ static void vectorize_loads(struct vectors *v, ig_x x) {
         vectorize_loads(v, n.args[i]);
 }
 
+/* Is the value made of floats that a function converts together, as it copies them? */
+static const char *match_narrowed(const struct vectors *v, int buffer, ig_x value, ig_x *out_number) {
+    const struct ig_x_node *n = &v->k->x.at[value];
+    enum ingot_dtype dtype = v->k->buffers.at[buffer].dtype;
+    struct ig_cuda_byte b;
+    if (v->count < 4) return NULL;
+    if (dtype == INGOT_F8E4M3FN && n->kind == IG_X_CAST && n->saturate && n->i == INGOT_F8E4M3FN) {
+        *out_number = n->args[0];
+        bool single = v->k->x.at[*out_number].dtype == INGOT_F32;
+        return single ? ig_format(v->k->job, "f8e4m3fn<%lld>", (long long)v->count) : NULL;
+    }
+    if ((dtype != INGOT_I8 && dtype != INGOT_U8) || n->dtype != dtype || !ig_cuda_match_byte(v->k, value, &b))
+        return NULL;
+    *out_number = b.number;
+    return ig_format(v->k->job, "bytes<%lld, %d, %d, %d>", (long long)v->count, b.low - b.zero, b.high - b.zero,
+                     b.zero);
+}
+
 /* A store that has a condition is made to registers without it; then the copy has it. */
 static void vectorize_store(struct vectors *v, struct ig_stmt **at, uint32_t n_buffers) {
     struct ig_stmt *s = without_condition(v, *at);
@@ -184,10 +206,15 @@ static void vectorize_store(struct vectors *v, struct ig_stmt **at, uint32_t n_b
     IG_ASSERT(v->k->job, (uint32_t)buffer < n_buffers);
     ig_x first = in_memory(v, buffer) && !v->loads[buffer] ? first_of(v, s->index) : IG_NO_X;
     if (first == IG_NO_X || (s != *at && !may_have_condition(bytes_of(v, buffer)))) return;
-    int local = registers(v, buffer);
-    ig_x condition = s == *at ? IG_NO_X : (*at)->value;
-    IG_PUSH(v->k->job, &v->after,
-            new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0), condition));
+    ig_x condition = s == *at ? IG_NO_X : (*at)->value, number;
+    const char *narrowed = match_narrowed(v, buffer, s->value, &number);
+    int local = narrowed ? registers_of(v, buffer, INGOT_F32) : registers(v, buffer);
+    struct ig_stmt *copy = new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0), condition);
+    if (narrowed) {
+        copy->text = ig_format(v->k->job, "ig_put_%s%s", condition == IG_NO_X ? "" : "if_", narrowed);
+        s->value = number;
+    }
+    IG_PUSH(v->k->job, &v->after, copy);
     s->buffer = local;
     s->index = v->var;
     *at = s;
