@@ -15,7 +15,8 @@ struct product {
     int64_t rows, depth, columns; /* rows -1 … -4: a symbol (kernel_cases.h) */
     struct typed of;
     enum end end;
-    int64_t side; /* of the images of a 3x3 convolution, whose channels are the depth; 0: a matrix product */
+    int64_t side;         /* of the images of a convolution, whose channels are the depth; 0: a matrix product */
+    int64_t taps, stride; /* 0: 3, of stride 1 */
     int64_t border;
     bool dynamic; /* the second operand is an input, transposed for products */
     bool fast;
@@ -36,10 +37,12 @@ static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
 }
 
 static ig_value conv(struct ig_graph *g, const struct product *p, ig_value x, enum ingot_dtype acc, enum ig_math math) {
-    const int64_t filter[] = {p->columns, p->depth, 3, 3}, ones[] = {1, 1}, taps[] = {3, 3};
+    int64_t size = p->taps ? p->taps : 3, step = p->stride ? p->stride : 1;
+    const int64_t filter[] = {p->columns, p->depth, size, size}, ones[] = {1, 1}, taps[] = {size, size};
+    const int64_t strides[] = {step, step};
     struct ig_graph *const none[2] = {NULL, NULL};
-    const ig_dim padding[] = {number(g, 1), number(g, 1)};
-    const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),    ig_attr_of_ints(ones, 2), ig_attr_of_dims(padding, 2),
+    const ig_dim padding[] = {number(g, size / 2), number(g, size / 2)};
+    const struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2), ig_attr_of_dims(padding, 2),
                                     ig_attr_of_dims(padding, 2), ig_attr_of_int(1),        ig_attr_of_dtype(acc),
                                     ig_attr_of_int(1),           ig_attr_of_int(0),        ig_attr_of_int(p->columns),
                                     ig_attr_of_ints(taps, 2),    ig_attr_of_int(math),     ig_attr_of_int(p->border)};
@@ -82,8 +85,8 @@ static void build(struct ig_graph *g, const void *argument) {
 
 struct listed {
     struct product p;
-    int maps, first,
-        swapped; /* how many kernels with tensor maps, of all in the cost model's order, and with operands swapped */
+    /* How many kernels with tensor maps, of all in the cost model's order, with operands swapped, and by patches of images. */
+    int maps, first, swapped, patches;
 };
 
 static const struct listed integers[] = {
@@ -102,6 +105,12 @@ static const struct listed integers[] = {
     {{.rows = 3, .depth = 64, .columns = 96, .of = U8S8, .end = BYTES, .side = 12}, .maps = 4}, /* steps of 64 bytes */
     {{.rows = 1, .depth = 3, .columns = 40, .of = U8S8, .end = BYTES, .side = 70, .border = 7},
      .first = 2}, /* pictures, whose channels are padded */
+    {{.rows = 2, .depth = 3, .columns = 40, .of = S8, .end = BYTES, .side = 23, .taps = 7, .stride = 2},
+     .patches = 3}, /* pairs of pixels of four channels, two of them in a chunk */
+    {{.rows = 1, .depth = 8, .columns = 24, .of = S8U8, .end = SUMS, .side = 12, .taps = 4}, .patches = 1},
+    {{.rows = 1, .depth = 5, .columns = 7, .of = U8S8, .end = BYTES, .side = 9}, .patches = 1},
+    {{.rows = -1, .depth = 16, .columns = 9, .of = U8S8, .end = BYTES, .side = 17}, .patches = 2},
+    {{.rows = 2, .depth = 40, .columns = 200, .of = S8, .end = SUMS, .side = 11, .stride = 2}, .patches = 2},
     {{.rows = 1, .depth = 36, .columns = 24, .of = S8, .end = SUMS, .side = 7, .border = -5}, .first = 2},
 };
 
@@ -128,17 +137,17 @@ static void check(const struct listed *list, int count, double tolerance) {
     static const struct {
         unsigned flag;
         const char *name;
-    } kinds[] = {{GRAPH_MAPS, "map"}, {0, "all"}, {GRAPH_SWAPPED, "swapped"}};
+    } kinds[] = {{GRAPH_MAPS, "map"}, {0, "all"}, {GRAPH_SWAPPED, "swapped"}, {GRAPH_PATCH, "patch"}};
     for (int i = 0; i < count; i++) {
         const struct product *p = &list[i].p;
-        const int most[] = {list[i].maps, list[i].first, list[i].swapped};
-        for (int kind = 0; kind < 3; kind++) {
+        const int most[] = {list[i].maps, list[i].first, list[i].swapped, list[i].patches};
+        for (int kind = 0; kind < 4; kind++) {
             for (int choice = 0; choice < most[kind]; choice++) {
                 struct graph_case *added =
                     add_named_case(build, p, kinds[kind].flag | (unsigned)choice * GRAPH_CHOICE, sizes,
                                    "%lld x %lld x %lld, %s x %s%s, %s %d", (long long)p->rows, (long long)p->depth,
                                    (long long)p->columns, ingot_dtype_name(p->of.a), ingot_dtype_name(p->of.b),
-                                   p->side ? ", 3x3" : "", kinds[kind].name, choice);
+                                   p->side ? ", windows" : "", kinds[kind].name, choice);
                 added->tolerance = tolerance;
             }
         }

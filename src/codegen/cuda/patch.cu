@@ -2,8 +2,8 @@
 // channels-last image. The patch is copied to shared memory once, and the tensor cores' operands are loaded from there,
 // from wherever a tap begins. The weights stay in shared memory while a block's tiles need the same ones.
 //
-// A pixel has its channels in chunks of eight, the last one filled up with zeros; an odd number of chunks apart, so that
-// eight neighbours fall into different banks. Pixels whose columns are equal modulo STRIDE_X lie together, for the same
+// A pixel has its channels in chunks of 16 bytes, the last one filled up with zeros; an odd number of chunks apart, so that
+// eight neighbours fall into different banks. With JOINED > 1 a pixel also has those of its neighbours to the right. Pixels whose columns are equal modulo STRIDE_X lie together, for the same
 // reason. The depth is a row of chunks, by taps and channels; a step multiplies two. If their number is odd, the last
 // step's second chunk is zero. Copies go through the first cache, since those past it that only write zeros are slow.
 
@@ -20,15 +20,16 @@ __device__ __forceinline__ constexpr unsigned chunk_at(int number) {
 __device__ __forceinline__ void load_patch(unsigned to, const char *images, long long pixel, int planes, int rows,
                                            int columns, long long number, int plane, int row, int column) {
     constexpr int units = CHUNKS * 16 / COPY, pieces = PATCH_Z * PATCH_Y * PATCH_X * units;
-    const char *const from = images + (((number * planes + plane) * rows + row) * columns + column) * pixel * 2;
+    const char *const from = images + (((number * planes + plane) * rows + row) * columns + column) * pixel * ELEMENT;
     for (int i = threadIdx.x; i < pieces; i += THREADS) {
         const int byte = i % units * COPY, x = i / units % PATCH_X, line = i / (units * PATCH_X);
         const int y = line % PATCH_Y, z = line / PATCH_Y;
-        const bool inside = byte < CHANNELS * 2 && (unsigned)(plane + z) < (unsigned)planes &&
-                            (unsigned)(row + y) < (unsigned)rows && (unsigned)(column + x) < (unsigned)columns;
+        const int beside = JOINED > 1 ? byte / (CHANNELS * ELEMENT / JOINED) : 0;
+        const bool inside = byte < CHANNELS * ELEMENT && (unsigned)(plane + z) < (unsigned)planes &&
+                            (unsigned)(row + y) < (unsigned)rows && (unsigned)(column + x + beside) < (unsigned)columns;
         const long long away = ((long long)z * rows + y) * columns + x;
         copy<COPY, true>(to + z * PLANE + y * LINE + (x % STRIDE_X * PHASE + x / STRIDE_X) * PIXEL + byte,
-                   from + away * pixel * 2 + byte, inside);
+                   from + away * pixel * ELEMENT + byte, inside);
     }
 }
 
@@ -46,9 +47,9 @@ __device__ __forceinline__ void load_weights(unsigned to, const char *weights, l
         for (int i = threadIdx.x; i < BN * STEPS * 2 * units; i += THREADS) {
             const int chunk = i / units % (STEPS * 2), column = i / (units * STEPS * 2), tap = chunk / CHUNKS;
             const int byte = chunk % CHUNKS * 16 + i % units * COPY;
-            const bool inside = tap < TAPS && byte < CHANNELS * 2 && first + column < columns;
+            const bool inside = tap < TAPS && byte < CHANNELS * ELEMENT && first + column < columns;
             copy<COPY, true>(to + column * WEIGHTS_LINE + chunk * 16 + i % units * COPY,
-                       weights + ((first + column) * ld + tap * CHANNELS) * 2 + byte, inside);
+                       weights + ((first + column) * ld + tap * CHANNELS) * ELEMENT + byte, inside);
         }
     }
 }
@@ -62,7 +63,7 @@ __device__ __forceinline__ void load_columns(unsigned (&b)[4], unsigned from, in
         load_matrices(b, from + (pair * 16 + second * 8 + lane % 8) * WEIGHTS_LINE + step * 32 + lane / 8 % 2 * 16);
 }
 
-typedef float sums[BLOCKS_M][BLOCKS_N][4];
+typedef total sums[BLOCKS_M][BLOCKS_N][4];
 
 // Each warp has BLOCKS_M times 16 positions of the tile, row by row.
 __device__ __forceinline__ void add_products(sums &c, unsigned memory) {
@@ -89,26 +90,26 @@ __device__ __forceinline__ void add_products(sums &c, unsigned memory) {
         for (int i = 0; i < BLOCKS_M; i++)
 #pragma unroll
             for (int j = 0; j < BLOCKS_N; j++)
-                multiply_add(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+                multiply_block(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
 }
 
-__device__ __forceinline__ void store(const sums &c, float *tile) {
+__device__ __forceinline__ void store(const sums &c, total *tile) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < BLOCKS_M; i++)
 #pragma unroll
         for (int j = 0; j < BLOCKS_N; j++) {
             const int position = threadIdx.x / 32 * BLOCKS_M * 16 + i * 16 + lane / 4;
-            float *const to = tile + position * TILE_ROW + j * 8 + lane % 4 * 2;
-            *(float2 *)to = make_float2(c[i][j][0], c[i][j][1]);
-            *(float2 *)(to + 8 * TILE_ROW) = make_float2(c[i][j][2], c[i][j][3]);
+            total *const to = tile + position * TILE_ROW + j * 8 + lane % 4 * 2;
+            *(two_totals *)to = {c[i][j][0], c[i][j][1]};
+            *(two_totals *)(to + 8 * TILE_ROW) = {c[i][j][2], c[i][j][3]};
         }
 }
 
 // Leaves the sums in `tile`, the beginning of dynamic shared memory. Of this block's tiles, which are tiles_apart apart,
 // `each` in a row have the same weights. plane, row, column: where the first window begins in image `number`.
-__device__ __forceinline__ void multiply(float *tile, const void *images, long long pixel, long long planes,
+__device__ __forceinline__ void multiply(total *tile, const void *images, long long pixel, long long planes,
                                          long long rows, long long columns, long long number, long long plane,
                                          long long row, long long column, const void *weights, long long ld,
                                          long long first, long long last, long long index, long long each) {

@@ -111,8 +111,9 @@ static double time_of(const struct problem *problem, int64_t planes, int64_t row
     int64_t tiles = planes * ceil_div(rows, p->tile[0]) * ceil_div(columns, p->tile[1]) * problem->matrices;
     double each = (double)ceil_div(tiles, IG_CUDA_PROCESSORS), turns = ceil(each / problem->lasting);
     double weights = (double)(ig_cuda_patch_shared(p) - ig_cuda_patch_weights_at(p)) / 24;
-    double elements = (double)(problem->groups * p->channels * p->strides[1] * p->strides[2] + problem->columns);
-    double memory = (double)(planes * rows * columns) * elements * 2 / 3.4e6;
+    double elements =
+        (double)(problem->groups * p->channels / p->joined * p->strides[1] * p->strides[2] + problem->columns);
+    double memory = (double)(planes * rows * columns) * elements * ig_cuda_patch_element(p) / 3.4e6;
     return 2.6 + fmax((each * tile + turns * 1500 + weights) * 1.25 / CLOCK, memory);
 }
 
@@ -130,6 +131,15 @@ static bool is_heavy(const struct ig_contract *c) {
     return false;
 }
 
+/* Pixels that have a chunk's channels together, which the weights of neighbouring taps have, too; else 1. */
+static int joined_of(const struct patch *s) {
+    const struct ig_cuda_patch *p = s->p;
+    int lanes = 16 / ig_cuda_patch_element(p),
+        joined = p->channels && lanes % p->channels == 0 ? lanes / p->channels : 1;
+    bool whole = p->channels == ig_contract_const(s->c, s->a.pixel, 0) && p->taps[2] % joined == 0;
+    return whole && p->dilations[2] == 1 && p->strides[2] == 1 && !p->b_across ? joined : 1;
+}
+
 static void describe(struct patch *s) {
     struct ig_cuda_patch *p = s->p;
     p->channels = (int)ig_contract_const(s->c, s->a.below, 0);
@@ -140,6 +150,10 @@ static void describe(struct patch *s) {
         p->strides[i] = attr_of(s, IG_ATTR_strides, i);
         p->dilations[i] = attr_of(s, IG_ATTR_dilations, i);
     }
+    p->joined = joined_of(s);
+    p->channels *= p->joined;
+    p->taps[2] /= p->joined;
+    p->dilations[2] *= p->joined;
     p->bn = (int)ceil_div(s->columns, 8) * 8;
     if (p->bn > MOST_COLUMNS) p->bn = (int)ceil_div(p->bn / 8, ceil_div(p->bn, MOST_COLUMNS)) * 8;
 }
@@ -248,7 +262,7 @@ static void call_multiply(struct patch *s, struct ig_stmt *body, ig_x tile, ig_d
     struct ig_call_arg args[20];
     int n = 0;
     struct ig_cuda_source a = ig_cuda_source_a(s->c, s->group, ig_contract_in(s->c, 0)->dtype);
-    struct ig_cuda_source b = ig_cuda_source_b(s->c, s->group, ig_contract_in(s->c, 0)->dtype);
+    struct ig_cuda_source b = ig_cuda_source_b(s->c, s->group, s->p->b_type);
     push(args, &n, s->sums, num(s, 0));
     push(args, &n, a.buffer, a.base);
     push(args, &n, -1, dim(s, a.pixel));
@@ -332,26 +346,34 @@ static void emit(struct patch *s) {
     emit_position(s, body, y, x, column, vector, at);
 }
 
+static bool choose_math(struct patch *s) {
+    struct ig_cuda_patch *p = s->p;
+    p->a_type = ig_contract_in(s->c, 0)->dtype;
+    p->b_type = ig_contract_in(s->c, 1)->dtype;
+    if (p->a_type == p->b_type && ig_cuda_math_of(p->a_type, false, &p->math))
+        return s->c->dtype == INGOT_F32 && (p->math == IG_CUDA_F16 || p->math == IG_CUDA_BF16);
+    if (!ig_cuda_math_of_bytes(p->a_type, p->b_type, s->c->target->sm, &p->math) || p->math != IG_CUDA_I8) return false;
+    return s->c->dtype == INGOT_I32 && ig_contract_border(s->c) == 0;
+}
+
 /* Do the operands suit the template, in sizes that are known? */
 static bool suits(struct patch *s) {
     struct ig_contract *c = s->c;
     enum ingot_dtype element = ig_contract_in(c, 0)->dtype;
     if (!c->spatial || c->has_twin || c->winograd || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
-    if (c->dtype != INGOT_F32 || ig_contract_in(c, 1)->dtype != element ||
-        !ig_cuda_math_of(element, false, &s->p->math))
-        return false;
-    if (s->p->math != IG_CUDA_F16 && s->p->math != IG_CUDA_BF16) return false;
+    if (!choose_math(s)) return false;
     s->columns = ig_contract_const(c, c->columns, 0);
     if (s->columns < 1 || ig_contract_const(c, c->depth, 0) < 1) return false;
     ig_x group = c->groups == 1 ? num(s, 0) : ig_x_free_var(s->k, constant(s, c->groups));
     s->a = ig_cuda_source_a(c, group, element);
-    s->b = ig_cuda_source_b(c, group, element);
+    s->b = ig_cuda_source_b(c, group, s->p->b_type);
     if (s->a.kind != IG_CUDA_WINDOWS && s->a.kind != IG_CUDA_ALONG) return false;
     if (s->b.kind != IG_CUDA_ACROSS && s->b.kind != IG_CUDA_ALONG) return false;
-    return s->b.copy == 16;
+    return s->b.copy == 16 && (s->p->math != IG_CUDA_I8 || s->b.kind == IG_CUDA_ALONG);
 }
 
 static bool schedule(struct ig_contract *c, bool first) {
+    static const char *const maths[] = {[IG_CUDA_F16] = "f16", [IG_CUDA_BF16] = "bf16", [IG_CUDA_I8] = "i8"};
     struct patch s = {.c = c, .k = c->k, .p = IG_NEW(c->k->job, struct ig_cuda_patch)};
     if (!suits(&s)) return false;
     describe(&s);
@@ -361,10 +383,9 @@ static bool schedule(struct ig_contract *c, bool first) {
     c->kernel->threads = ig_cuda_patch_threads(s.p);
     c->kernel->shared_bytes = ig_cuda_patch_shared(s.p);
     c->kernel->lasting = s.lasting;
-    c->kernel->tactic =
-        ig_format(c->k->job, "patch %s %dx%dx%d, %d threads, %d blocks last", s.p->math == IG_CUDA_F16 ? "f16" : "bf16",
-                  s.p->tile[0], s.p->tile[1], s.p->bn, c->kernel->threads, s.lasting);
-    s.sums = ig_loops_shared(s.k, INGOT_F32, 0, "sums");
+    c->kernel->tactic = ig_format(c->k->job, "patch %s %dx%dx%d, %d threads, %d blocks last", maths[s.p->math],
+                                  s.p->tile[0], s.p->tile[1], s.p->bn, c->kernel->threads, s.lasting);
+    s.sums = ig_loops_shared(s.k, c->dtype, 0, "sums");
     emit(&s);
     ig_loops_store_once(s.k);
     return !c->astray;

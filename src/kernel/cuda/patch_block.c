@@ -1,7 +1,15 @@
 /* Sizes derived from the description of a block's convolution. */
 #include "kernel/cuda/patch_block.h"
 
-enum { CHUNK = 16 /* bytes */, ELEMENT = 2, LANES = CHUNK / ELEMENT };
+enum { CHUNK = 16 /* bytes */ };
+
+int ig_cuda_patch_element(const struct ig_cuda_patch *p) {
+    return ig_cuda_math_is_bytes(p->math) ? 1 : 2;
+}
+
+static int lanes(const struct ig_cuda_patch *p) {
+    return CHUNK / ig_cuda_patch_element(p);
+}
 
 /* So many chunks that eight lines at the same position fall into different banks. */
 static int odd(int chunks) {
@@ -14,7 +22,7 @@ int ig_cuda_patch_pixels(const struct ig_cuda_patch *p, int axis) {
 }
 
 int ig_cuda_patch_chunks(const struct ig_cuda_patch *p) {
-    return (p->channels + LANES - 1) / LANES;
+    return (p->channels + lanes(p) - 1) / lanes(p);
 }
 
 int ig_cuda_patch_steps(const struct ig_cuda_patch *p) {
@@ -52,11 +60,11 @@ int ig_cuda_patch_weights_at(const struct ig_cuda_patch *p) {
 }
 
 int ig_cuda_patch_weights_line(const struct ig_cuda_patch *p) {
-    return odd(p->b_across ? p->bn / LANES : ig_cuda_patch_steps(p) * 2) * CHUNK;
+    return odd(p->b_across ? p->bn / lanes(p) : ig_cuda_patch_steps(p) * 2) * CHUNK;
 }
 
 int ig_cuda_patch_shared(const struct ig_cuda_patch *p) {
-    int lines = p->b_across ? ig_cuda_patch_steps(p) * 2 * LANES : p->bn;
+    int lines = p->b_across ? ig_cuda_patch_steps(p) * 2 * lanes(p) : p->bn;
     return ig_cuda_patch_weights_at(p) + lines * ig_cuda_patch_weights_line(p);
 }
 

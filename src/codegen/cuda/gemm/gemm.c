@@ -120,26 +120,27 @@ static const char *type_name(enum ingot_dtype dtype) {
 }
 
 /* How 16 rows are multiplied by 8 columns. Sums that are promoted begin anew each time. */
-static void print_multiply_block(const struct ig_cuda_gemm *g, struct ig_text *text) {
-    bool integers = g->math == IG_CUDA_I8;
-    const char *sum = integers ? "s32" : "f32", *bound = integers ? "r" : "f", *to = g->promoted ? "some" : "c";
+void ig_cuda_print_multiply_block(enum ig_cuda_math math, enum ingot_dtype a_type, enum ingot_dtype b_type,
+                                  bool promoted, struct ig_text *text) {
+    bool integers = math == IG_CUDA_I8;
+    const char *sum = integers ? "s32" : "f32", *bound = integers ? "r" : "f", *to = promoted ? "some" : "c";
     ig_text_add(text, "__device__ __forceinline__ void multiply_block(total *c, const unsigned (&a)[4], unsigned b0, "
                       "unsigned b1) {\n");
-    if (!ig_cuda_math_is_bytes(g->math)) {
+    if (!ig_cuda_math_is_bytes(math)) {
         ig_text_add(text, "    multiply_add(c, a, b0, b1);\n}\n");
         return;
     }
-    if (g->promoted) ig_text_add(text, "    total some[4] = {0, 0, 0, 0};\n");
+    if (promoted) ig_text_add(text, "    total some[4] = {0, 0, 0, 0};\n");
     ig_text_printf(text,
                    "    asm volatile(\"mma.sync.aligned.m16n8k32.row.col.%s.%s.%s.%s {%%0,%%1,%%2,%%3}, "
                    "{%%4,%%5,%%6,%%7}, {%%8,%%9}, {%%0,%%1,%%2,%%3};\"\n"
                    "                 :",
-                   sum, type_name(g->a_type), type_name(g->b_type), sum);
+                   sum, type_name(a_type), type_name(b_type), sum);
     for (int i = 0; i < 4; i++)
         ig_text_printf(text, " \"+%s\"(%s[%d])%s", bound, to, i, i < 3 ? "," : "\n");
     ig_text_add(text,
                 "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));\n");
-    if (g->promoted) ig_text_add(text, "    c[0] += some[0], c[1] += some[1], c[2] += some[2], c[3] += some[3];\n");
+    if (promoted) ig_text_add(text, "    c[0] += some[0], c[1] += some[1], c[2] += some[2], c[3] += some[3];\n");
     ig_text_add(text, "}\n");
 }
 
@@ -179,7 +180,7 @@ static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
     } else {
         if (g->math != IG_CUDA_FMA) {
             ig_text_add(text, ig_cuda_template_mma);
-            print_multiply_block(g, text);
+            ig_cuda_print_multiply_block(g->math, g->a_type, g->b_type, g->promoted, text);
         }
         ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
     }

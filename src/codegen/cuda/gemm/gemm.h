@@ -31,4 +31,8 @@
  */
 void ig_cuda_gemm(const struct ig_cuda_gemm *gemm, struct ig_text *text);
 
+/* multiply_block, which multiplies 16 rows by 8 columns, 32 bytes of the depth, for templates of their own. */
+void ig_cuda_print_multiply_block(enum ig_cuda_math math, enum ingot_dtype a_type, enum ingot_dtype b_type,
+                                  bool promoted, struct ig_text *text);
+
 #endif
