@@ -13,7 +13,7 @@
 
 static const char *const unit_names[IG_UNIT_COUNT] = {
     [IG_UNIT_F64] = "f64 products",  [IG_UNIT_F32] = "f32 products",          [IG_UNIT_TF32] = "tf32 products",
-    [IG_UNIT_F16] = "f16 products",  [IG_UNIT_BF16] = "bf16 products",        [IG_UNIT_I8] = "i8 products",
+    [IG_UNIT_F16] = "f16 products",  [IG_UNIT_BF16] = "bf16 products",        [IG_UNIT_I8] = "8-bit products",
     [IG_UNIT_SIMPLE] = "arithmetic", [IG_UNIT_SPECIAL] = "special functions",
 };
 

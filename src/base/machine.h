@@ -30,7 +30,7 @@ enum ig_unit {
     IG_UNIT_TF32, /* f32 operands that may be rounded */
     IG_UNIT_F16,
     IG_UNIT_BF16,
-    IG_UNIT_I8,      /* signed or not */
+    IG_UNIT_I8,      /* signed or not; floats of 8 bits */
     IG_UNIT_SIMPLE,  /* additions, comparisons, selections, … of f32, one each */
     IG_UNIT_SPECIAL, /* divisions, roots, exponentials and what is made of them, one each */
     IG_UNIT_COUNT

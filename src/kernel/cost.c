@@ -72,6 +72,8 @@ static enum ig_unit unit_of(enum ingot_dtype dtype, int64_t math) {
     case INGOT_F32: return math == IG_MATH_TF32 ? IG_UNIT_TF32 : IG_UNIT_F32;
     case INGOT_F16: return IG_UNIT_F16;
     case INGOT_BF16: return IG_UNIT_BF16;
+    case INGOT_F8E4M3FN:
+    case INGOT_F8E5M2: /* wherever they are multiplied as such */
     case INGOT_I8:
     case INGOT_U8: return IG_UNIT_I8;
     default: return IG_UNIT_SIMPLE;

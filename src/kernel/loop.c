@@ -5,6 +5,7 @@
 #include "kernel/affine.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -190,6 +191,14 @@ static ig_x logic(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     return map_node(k, op, a, b);
 }
 
+/* Of f32 or f64, with a reciprocal that is a normal number: dividing is multiplying by that. */
+static bool is_power_of_two(const struct ig_loops *k, ig_x x) {
+    const struct ig_x_node *n = &k->x.at[x];
+    int exponent, most = n->dtype == INGOT_F64 ? 1000 : 120;
+    if (n->kind != IG_X_FLOAT || (n->dtype != INGOT_F32 && n->dtype != INGOT_F64)) return false;
+    return fabs(frexp(n->f, &exponent)) == 0.5 && abs(exponent) < most;
+}
+
 ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     enum ingot_dtype dtype = k->x.at[a].dtype;
     bool is_float = ig_dtype_is_float(dtype);
@@ -207,6 +216,7 @@ ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
         break;
     case IG_OP_div:
         if (is_const(k, b, 1)) return a;
+        if (is_power_of_two(k, b)) return map_node(k, IG_OP_mul, a, ig_x_float(k, dtype, 1 / k->x.at[b].f));
         break;
     case IG_OP_pow: return power(k, a, b);
     case IG_OP_min:

@@ -128,7 +128,62 @@ static void test_forms(void **state) {
     }
 }
 
+/* ---- Products of one value ---- */
+
+static const struct form parts[] = {
+    {.a = INGOT_F8E4M3FN, .b = INGOT_F8E4M3FN},
+    {.a = INGOT_F8E4M3FN, .b = INGOT_F8E4M3FN, .by_column = true},
+    {.a = INGOT_F8E4M3FN, .b = INGOT_F8E4M3FN, .turned = true},
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* Queries, keys and values of one quantised value: one product with the weights side by side, whatever their scales are. */
+static void check_merged(struct ig_job *job, void *argument) {
+    (void)argument;
+    static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90};
+    const struct ig_pass_options options = {.target = &gpu};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    const int64_t rows[] = {5, 32}, n = 24, order[] = {1, 0};
+    ig_value a = trip(g, input(g, "x", INGOT_F32, 2, rows), scalar(g, 0.03), INGOT_F8E4M3FN, 1, 0);
+    for (int i = 0; i < PARTS; i++) {
+        ig_value y = ig_build_matmul(g, a, weights(g, &parts[i]), INGOT_F32);
+        y = ig_map2(g, IG_OP_add, y, random_constant(g, INGOT_F32, 1, &n, (unsigned)i));
+        ig_build_output(g, ig_format(job, "y%d", i), ig_build_transpose(g, y, order));
+    }
+    struct ig_graph *apart = passes_named(g, "float8", &options);
+    struct ig_graph *after = passes_named(apart, "merge-matmul", &options);
+    int products = 0;
+    for (ig_node_id id = 0; id < after->nodes.count; id++) {
+        const struct ig_node *node = &after->nodes.at[id];
+        if (node->op != IG_OP_matmul) continue;
+        products++;
+        assert_int_equal(ig_type_of(after, node->in[1])->dtype, INGOT_F8E4M3FN);
+        assert_true(ig_type_of(after, node->out)->dim[1] == number(after, PARTS * n));
+    }
+    if (products != 1) fail_with(job, after);
+    float numbers[5 * 32];
+    for (int i = 0; i < 5 * 32; i++)
+        numbers[i] = (float)((i * 37) % 241 - 120) / 30;
+    struct ingot_tensor x = {.dtype = INGOT_F32, .rank = 2, .dims = {5, 32}, .data = numbers}, want[PARTS], got[PARTS];
+    ig_eval_graph(job, apart, &x, want);
+    ig_eval_graph(job, after, &x, got);
+    for (int i = 0; i < PARTS; i++) {
+        assert_memory_equal(want[i].data, got[i].data, (size_t)(5 * n) * sizeof(float));
+        ig_eval_release(job, &want[i]);
+        ig_eval_release(job, &got[i]);
+    }
+}
+
+static void test_merged(void **state) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    (void)state;
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_merged, NULL, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_merged)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
  */
 #include <math.h>
 
+#include "base/narrow.h"
 #include "ir/build.h"
 #include "ir/eval/eval.h"
 #include "pass/match.h"
@@ -246,10 +247,12 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
 
 /* ---- Backwards from roundings ------------------------------------------------------------------------------------ */
 
+/* Floats of 8 bits are no integers: their products are summed in any order, so that nobody relies on each bit of them. */
 static bool rounds(const struct sweep *s, const struct ig_node *n) {
+    enum ingot_dtype to = ig_type_of(s->g, n->out)->dtype;
     if (n->op == IG_OP_floor || n->op == IG_OP_ceil || n->op == IG_OP_round) return true;
-    return n->op == IG_OP_cast && is_float(s->g, n->in[0]) && !is_float(s->g, n->out) &&
-           ig_type_of(s->g, n->out)->dtype != INGOT_BOOL;
+    return n->op == IG_OP_cast && is_float(s->g, n->in[0]) && !ig_dtype_is_float(to) && !ig_narrow_is_float(to) &&
+           to != INGOT_BOOL;
 }
 
 /* A later rounding matters back through elementwise operators, and through a contraction of quantised operands. */

@@ -5,7 +5,7 @@
  * Guarantees: two or more products of the same value with constant matrices, each with or without a bias, that only
  *             views read (the queries, keys and values of attention) become one product with the weights side by side,
  *             and slices of its result. Weights and biases are recipes. Results are the same. So do products with codes in
- *             blocks of one kind.
+ *             blocks of one kind, and those of floats of 8 bits or of bytes with the scales that follow them.
  *
  * The gain is that the rows of the common operand are read and packed once. If something other than views reads the
  * results, each product keeps that as its epilogue, which gains more.
@@ -15,10 +15,13 @@
 #include "pass/passes.h"
 #include "pass/view/view.h"
 
+enum { MOST_STEPS = 4 };
+
 /* A product that may be merged. */
 struct product {
-    ig_node_id matmul, sum; /* sum: the addition of the bias, or IG_NO_NODE */
-    ig_value x, w, bias;    /* in the old graph */
+    ig_node_id matmul, step[MOST_STEPS]; /* what follows, with constants: the scales of a quantised product, the bias */
+    int steps;
+    ig_value x, w, constant[MOST_STEPS]; /* in the old graph; IG_NO_VALUE: the step is a cast */
 };
 
 /* What was found in the graph being read, once per graph. */
@@ -78,18 +81,29 @@ static ig_dim columns_of(const struct ig_graph *g, const struct ig_node *n) {
     return type->dim[type->rank - 1];
 }
 
+/* Is the node that reads a product's result one that the merged product can do for all? */
+static bool is_step(const struct ig_graph *g, const struct ig_node *n, ig_value result, ig_dim columns,
+                    bool quantized) {
+    if (quantized && n->op == IG_OP_cast) return true;
+    if ((n->op != IG_OP_add && (n->op != IG_OP_mul || !quantized)) || n->in[0] != result) return false;
+    const struct ig_type *type = ig_type_of(g, n->in[1]);
+    return is_bias(g, n->in[1], columns) || (quantized && ig_info(g, n->in[1])->is_const && type->rank == 0);
+}
+
 static void find_product(struct merging *m, const struct readers *readers, ig_node_id id) {
     struct ig_graph *g = m->graph;
     const struct ig_node *n = &g->nodes.at[id];
     if (!has_weights(g, n)) return;
-    struct product p = {id, IG_NO_NODE, n->in[0], n->in[1], IG_NO_VALUE};
+    struct product p = {.matmul = id, .x = n->in[0], .w = n->in[1]};
     ig_value result = n->out;
-    ig_node_id reader = readers->only[result];
-    const struct ig_node *sum = reader == IG_NO_NODE ? NULL : &g->nodes.at[reader];
-    if (sum && sum->op == IG_OP_add && sum->in[0] == result && is_bias(g, sum->in[1], columns_of(g, n))) {
-        p.sum = reader;
-        p.bias = sum->in[1];
-        result = sum->out;
+    bool quantized = n->op == IG_OP_matmul && ingot_dtype_size(ig_type_of(g, p.w)->dtype) == 1;
+    while (p.steps < (quantized ? MOST_STEPS : 1) && readers->only[result] != IG_NO_NODE) {
+        ig_node_id reader = readers->only[result];
+        const struct ig_node *step = &g->nodes.at[reader];
+        if (!is_step(g, step, result, columns_of(g, n), quantized)) break;
+        p.constant[p.steps] = step->op == IG_OP_cast ? IG_NO_VALUE : step->in[1];
+        p.step[p.steps++] = reader;
+        result = step->out;
     }
     if (readers->by_views[result]) IG_PUSH(g->job, &m->products, p);
 }
@@ -130,10 +144,19 @@ static bool same_codes(const struct ig_graph *g, const struct ig_node *x, const 
     return true;
 }
 
+static bool same_steps(const struct ig_graph *g, const struct product *a, const struct product *b) {
+    if (a->steps != b->steps) return false;
+    for (int i = 0; i < a->steps; i++) {
+        const struct ig_node *x = &g->nodes.at[a->step[i]], *y = &g->nodes.at[b->step[i]];
+        if (x->op != y->op || ig_type_of(g, x->out)->dtype != ig_type_of(g, y->out)->dtype) return false;
+    }
+    return true;
+}
+
 static bool mergeable(const struct ig_graph *g, const struct product *a, const struct product *b) {
     const struct ig_node *x = &g->nodes.at[a->matmul], *y = &g->nodes.at[b->matmul];
-    return a->x == b->x && (a->sum == IG_NO_NODE) == (b->sum == IG_NO_NODE) &&
-           ig_attr_int(g, x, IG_ATTR_acc) == ig_attr_int(g, y, IG_ATTR_acc) &&
+    if (x->op == IG_OP_matmul && ig_attr_int(g, x, IG_ATTR_math) != ig_attr_int(g, y, IG_ATTR_math)) return false;
+    return a->x == b->x && same_steps(g, a, b) && ig_attr_int(g, x, IG_ATTR_acc) == ig_attr_int(g, y, IG_ATTR_acc) &&
            ig_type_of(g, a->w)->dtype == ig_type_of(g, b->w)->dtype && x->op == y->op &&
            (x->op == IG_OP_matmul || same_codes(g, x, y));
 }
@@ -161,11 +184,54 @@ static ig_value merge_codes(struct ig_rewriter *rw, const struct merging *m, con
     return ig_build_matmul_blocks(rw->out, x, &b, acc);
 }
 
+static ig_value merge_weights(struct ig_rewriter *rw, const struct merging *m, const struct product **merged, int count,
+                              ig_value x) {
+    const struct ig_node *first = &m->graph->nodes.at[merged[0]->matmul];
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_value *weights = IG_NEW_ARRAY(rw->out->job, ig_value, (size_t)count);
+    for (int i = 0; i < count; i++)
+        weights[i] = new_constant(rw, merged[i]->w);
+    const ig_value in[] = {x, ig_build_concat(rw->out, weights, count, 1)};
+    return ig_build_node(rw->out, IG_OP_matmul, in, 2, 1, first->attr, none);
+}
+
+/* Step `i` of all products on what they have become so far. One number for all columns stays one where all have it. */
+static ig_value merge_step(struct ig_rewriter *rw, const struct merging *m, const struct product **merged, int count,
+                           int i, ig_value result) {
+    struct ig_graph *g = rw->out;
+    const struct ig_node *first = &m->graph->nodes.at[merged[0]->step[i]];
+    if (first->op == IG_OP_cast) return ig_build_copy(g, m->graph, first, &result);
+    ig_value *constants = IG_NEW_ARRAY(g->job, ig_value, (size_t)count);
+    bool same = true;
+    for (int p = 0; p < count; p++) {
+        constants[p] = new_constant(rw, merged[p]->constant[i]);
+        same = same && constants[p] == constants[0];
+    }
+    if (same && ig_type_of(g, constants[0])->rank == 0) return ig_map2(g, first->op, result, constants[0]);
+    for (int p = 0; p < count; p++) {
+        ig_dim size = columns_of(m->graph, &m->graph->nodes.at[merged[p]->matmul]);
+        if (ig_type_of(g, constants[p])->rank == 0) constants[p] = ig_build_broadcast(g, constants[p], &size, 1);
+    }
+    return ig_map2(g, first->op, result, ig_build_concat(g, constants, count, 0));
+}
+
+/* The slices of `result` that take the place of what the products' nodes gave: the products, or one of their steps. */
+static void take_slices(struct ig_rewriter *rw, struct merging *m, const struct product **merged, int count, int step,
+                        ig_value result) {
+    struct ig_graph *g = rw->out;
+    ig_dim start = ig_dim_const(g->dims, 0);
+    for (int i = 0; i < count; i++) {
+        ig_node_id id = step < 0 ? merged[i]->matmul : merged[i]->step[step];
+        ig_dim size = columns_of(m->graph, &m->graph->nodes.at[merged[i]->matmul]);
+        int axis = ig_type_of(g, result)->rank - 1;
+        m->instead[m->graph->nodes.at[id].out] = ig_build_slice_axis(g, result, axis, start, size, 1);
+        start = ig_dim_add(g->dims, start, size);
+    }
+}
+
 /* Builds one product for `first` and all that can be merged with it, and for each the slice that replaces it. */
 static void merge(struct ig_rewriter *rw, struct merging *m, const struct product *first) {
     struct ig_graph *g = rw->out;
-    ig_value *weights = IG_NEW_ARRAY(g->job, ig_value, m->products.count);
-    ig_value *biases = IG_NEW_ARRAY(g->job, ig_value, m->products.count);
     const struct product **merged = IG_NEW_ARRAY(g->job, const struct product *, m->products.count);
     int count = 0;
     for (uint32_t i = 0; i < m->products.count; i++) {
@@ -173,24 +239,13 @@ static void merge(struct ig_rewriter *rw, struct merging *m, const struct produc
     }
     if (count < 2) return;
     bool coded = m->graph->nodes.at[first->matmul].op == IG_OP_matmul_blocks;
-    for (int i = 0; i < count; i++) {
-        if (!coded) weights[i] = new_constant(rw, merged[i]->w);
-        biases[i] = first->sum == IG_NO_NODE ? IG_NO_VALUE : new_constant(rw, merged[i]->bias);
-    }
     enum ingot_dtype acc = (enum ingot_dtype)ig_attr_int(m->graph, &m->graph->nodes.at[first->matmul], IG_ATTR_acc);
-    ig_value x = rw->map[first->x], product = coded ? merge_codes(rw, m, merged, count, x, acc)
-                                                    : ig_build_matmul(g, x, ig_build_concat(g, weights, count, 1), acc);
-    ig_value result = product;
-    if (first->sum != IG_NO_NODE) result = ig_map2(g, IG_OP_add, product, ig_build_concat(g, biases, count, 0));
-    ig_dim start = ig_dim_const(g->dims, 0);
-    for (int i = 0; i < count; i++) {
-        ig_dim size = columns_of(m->graph, &m->graph->nodes.at[merged[i]->matmul]);
-        int axis = ig_type_of(g, result)->rank - 1;
-        ig_node_id sum = merged[i]->sum;
-        m->instead[m->graph->nodes.at[merged[i]->matmul].out] = ig_build_slice_axis(g, product, axis, start, size, 1);
-        if (sum != IG_NO_NODE)
-            m->instead[m->graph->nodes.at[sum].out] = ig_build_slice_axis(g, result, axis, start, size, 1);
-        start = ig_dim_add(g->dims, start, size);
+    ig_value x = rw->map[first->x];
+    ig_value result = coded ? merge_codes(rw, m, merged, count, x, acc) : merge_weights(rw, m, merged, count, x);
+    take_slices(rw, m, merged, count, -1, result);
+    for (int i = 0; i < first->steps; i++) {
+        result = merge_step(rw, m, merged, count, i, result);
+        take_slices(rw, m, merged, count, i, result);
     }
 }
 
