@@ -199,6 +199,18 @@ static bool is_power_of_two(const struct ig_loops *k, ig_x x) {
     return fabs(frexp(n->f, &exponent)) == 0.5 && abs(exponent) < most;
 }
 
+/* Is x a byte that saturates, cast from f32? */
+static bool is_saturated_byte(const struct ig_loops *k, ig_x x) {
+    const struct ig_x_node *n = &k->x.at[x];
+    return n->kind == IG_X_CAST && n->saturate && n->i == INGOT_U8 && k->x.at[n->args[0]].dtype == INGOT_F32;
+}
+
+/* The larger of a number in f32 and a constant, which it is too where the number is NaN. */
+static ig_x at_least(struct ig_loops *k, ig_x x, double least) {
+    ig_x constant = ig_x_float(k, INGOT_F32, least);
+    return ig_x_select(k, map_node(k, IG_OP_lt, constant, x), x, constant);
+}
+
 ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     enum ingot_dtype dtype = k->x.at[a].dtype;
     bool is_float = ig_dtype_is_float(dtype);
@@ -222,6 +234,8 @@ ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     case IG_OP_min:
     case IG_OP_max:
         if (a == b) return a;
+        if (op == IG_OP_max && is_saturated_byte(k, a) && k->x.at[b].kind == IG_X_INT)
+            return ig_x_cast(k, at_least(k, k->x.at[a].args[0], (double)k->x.at[b].i), INGOT_U8, true);
         break;
     case IG_OP_and:
     case IG_OP_or:
@@ -234,9 +248,25 @@ ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     return map_node(k, op, a, b);
 }
 
+/* Is x a number in f32 without a fraction: rounded, perhaps bounded, and a constant more? NaN and infinities count as such. */
+static bool is_whole(const struct ig_loops *k, ig_x x) {
+    const struct ig_x_node *n = &k->x.at[x];
+    if (n->kind == IG_X_FLOAT) return n->f == rint(n->f);
+    if (n->kind == IG_X_SELECT) return is_whole(k, n->args[1]) && is_whole(k, n->args[2]);
+    if (n->kind == IG_X_MAP && n->op == IG_OP_add) return is_whole(k, n->args[0]) && is_whole(k, n->args[1]);
+    return n->kind == IG_X_MAP && n->op == IG_OP_round;
+}
+
+/* A whole number that saturates to a byte and becomes f32 again, without the byte: compilers have no vectors for that. */
+static ig_x saturated(struct ig_loops *k, ig_x x) {
+    ig_x low = at_least(k, x, 0), most = ig_x_float(k, INGOT_F32, 255);
+    return ig_x_select(k, map_node(k, IG_OP_lt, low, most), low, most);
+}
+
 ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate) {
     struct ig_x_node n = k->x.at[a];
     if (n.dtype == to) return a;
+    if (to == INGOT_F32 && is_saturated_byte(k, a) && is_whole(k, n.args[0])) return saturated(k, n.args[0]);
     if (n.kind == IG_X_INT && ig_narrow_is_float(n.dtype)) {
         return ig_x_float(k, to, (double)ig_narrow_to_f32(n.dtype, (uint8_t)n.i));
     }
@@ -414,6 +444,14 @@ void ig_s_text(struct ig_loops *k, struct ig_stmt *body, const char *text) {
 
 void ig_s_name(struct ig_loops *k, ig_x var, const char *name) {
     k->vars.at[k->x.at[var].i].name = ig_format(k->job, "%s%d", name, (int)k->x.at[var].i);
+}
+
+void ig_s_move_before(struct ig_stmt *body, const struct ig_stmt *s) {
+    uint32_t i = body->body.count - 1;
+    struct ig_stmt *last = body->body.at[i];
+    for (; last != s && body->body.at[i] != s; i--)
+        body->body.at[i] = body->body.at[i - 1];
+    body->body.at[i] = last;
 }
 
 void ig_s_call(struct ig_loops *k, struct ig_stmt *body, const char *function, const struct ig_call_arg *args,

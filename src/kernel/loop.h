@@ -212,6 +212,8 @@ struct ig_stmt *ig_s_if(struct ig_loops *k, struct ig_stmt *body, ig_x condition
 void ig_s_text(struct ig_loops *k, struct ig_stmt *body, const char *text);
 /* Names a loop variable (an IG_X_VAR) in the text; a number is appended to make the name unique. */
 void ig_s_name(struct ig_loops *k, ig_x var, const char *name);
+/* Moves the last statement of a body before s, another one of it. */
+void ig_s_move_before(struct ig_stmt *body, const struct ig_stmt *s);
 void ig_s_call(struct ig_loops *k, struct ig_stmt *body, const char *function, const struct ig_call_arg *args,
                int count);
 

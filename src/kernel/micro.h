@@ -57,6 +57,12 @@ enum ig_micro_kind {
      */
     IG_MICRO_NARROW,
     /*
+     * void NAME(const T *from, float *to, long n)
+     *
+     * Casts n elements of u8 or i8. `to` can be written up to a multiple of 16 elements.
+     */
+    IG_MICRO_WIDEN,
+    /*
      * void NAME(long rows, long columns, const T *a, long lda, const void *codes, const void *scale, const void *zero,
      *           const T *table, T *c)
      *

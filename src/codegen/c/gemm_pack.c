@@ -54,5 +54,6 @@ void ig_c_micro(const struct ig_micro *micro, const struct ig_target *target, st
     case IG_MICRO_DEPTHWISE: ig_c_micro_depthwise(micro, target, text); break;
     case IG_MICRO_DEPTHWISE_DOTS: ig_c_micro_depthwise_dots(micro, target, text); break;
     case IG_MICRO_NARROW: ig_c_micro_narrow(micro, target, text); break;
+    case IG_MICRO_WIDEN: ig_c_micro_widen(micro, target, text); break;
     }
 }

@@ -32,5 +32,6 @@ void ig_c_micro_dot(const struct ig_micro *micro, const struct ig_target *target
 void ig_c_micro_tiles(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_tiles_dispatch(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_narrow(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+void ig_c_micro_widen(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 
 #endif

@@ -109,3 +109,33 @@ void ig_c_micro_narrow(const struct ig_micro *m, const struct ig_target *target,
         print_packed(m, text);
     ig_text_add(text, "}\n");
 }
+
+/* Bytes to floats: 16 (AVX2: 8) at a time, the rest under a mask (AVX2: one by one). */
+void ig_c_micro_widen(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    bool wide = target->vector_registers >= 32;
+    int lanes = wide ? 16 : 8;
+    const char *n = m->name, *extend = m->dtype == INGOT_U8 ? "vpmovzxbd" : "vpmovsxbd";
+    ig_text_printf(text,
+                   "typedef %s char %s_b __attribute__((may_alias));\n"
+                   "typedef char %s_q __attribute__((vector_size(%d), aligned(1), may_alias));\n"
+                   "typedef int %s_i __attribute__((vector_size(%d)));\n"
+                   "typedef float %s_f __attribute__((vector_size(%d)));\n"
+                   "typedef float %s_u __attribute__((vector_size(%d), aligned(4), may_alias));\n"
+                   "INLINE void %s(const void *from_bytes, float *to, long n) {\n"
+                   "    const %s_b *from = from_bytes;\n    %s_i whole;\n    long i = 0;\n"
+                   "    for (; i + %d <= n; i += %d) {\n"
+                   "        __asm__(\"%s %%1, %%0\" : \"=%s\"(whole) : \"m\"(*(const %s_q *)(from + i)));\n"
+                   "        *(%s_u *)(to + i) = __builtin_convertvector(whole, %s_f);\n    }\n",
+                   m->dtype == INGOT_U8 ? "unsigned" : "signed", n, n, lanes, n, 4 * lanes, n, 4 * lanes, n, 4 * lanes,
+                   n, n, n, lanes, lanes, extend, wide ? "v" : "x", n, n, n);
+    if (wide)
+        ig_text_printf(text,
+                       "    const unsigned short mask = (unsigned short)((1u << (n - i)) - 1);\n"
+                       "    if (i < n) {\n"
+                       "        __asm__(\"%s %%1, %%0%%{%%2%%}%%{z%%}\" : \"=v\"(whole)\n"
+                       "                : \"m\"(*(const %s_q *)(from + i)), \"Yk\"(mask));\n"
+                       "        *(%s_u *)(to + i) = __builtin_convertvector(whole, %s_f);\n    }\n}\n",
+                       extend, n, n, n);
+    else
+        ig_text_add(text, "    for (; i < n; i++) to[i] = (float)from[i];\n}\n");
+}

@@ -62,14 +62,14 @@ static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column,
     ig_s_call(k, body, "depthwise", args, 8);
     struct ig_stmt *around = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), count, num(s, 1), &i);
     body = ig_s_for(k, around, IG_FOR_SIMD, num(s, 0), s->width, num(s, 1), &ch);
-    c->line = (struct ig_contract_line){around, ch, s->width, s->chunk};
+    c->line = (struct ig_line){around, ch, s->width, s->chunk};
     int at = 0;
     c->position[at++] = s->image;
     if (c->spatial == 2) c->position[at++] = s->row;
     c->position[at++] = ig_x_add(k, column, i);
     c->position[at] = ig_x_add(k, s->first_channel, ch);
     ig_contract_store(c, body, s->sums, ig_x_add(k, ig_x_mul(k, i, num(s, s->chunk)), ch));
-    c->line = (struct ig_contract_line){0};
+    c->line = (struct ig_line){0};
 }
 
 static void emit_row(struct depthwise *s, struct ig_stmt *body) {

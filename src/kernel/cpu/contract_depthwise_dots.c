@@ -156,9 +156,9 @@ static void emit_block(struct dots *s, struct ig_stmt *body, ig_x line, ig_x col
     c->position[1] = ig_x_add(k, s->first_line, line);
     c->position[2] = ig_x_add(k, column, i);
     c->position[3] = ig_x_add(k, s->first_channel, ch);
-    c->line = (struct ig_contract_line){around, ch, s->count, s->chunk};
+    c->line = (struct ig_line){around, ch, s->count, s->chunk};
     ig_contract_store(c, body, s->sums, ig_x_add(k, ig_x_mul(k, i, num(s, s->chunk)), ch));
-    c->line = (struct ig_contract_line){0};
+    c->line = (struct ig_line){0};
 }
 
 static void emit_tile(struct dots *s, struct ig_stmt *body, ig_x tile, ig_dim blocks) {

@@ -9,17 +9,11 @@
 #ifndef IG_KERNEL_CONTRACT_H
 #define IG_KERNEL_CONTRACT_H
 
+#include "kernel/family/line.h"
 #include "kernel/kernel.h"
 #include "kernel/lower.h"
 
 #define IG_CONTRACT_DEPTH 4 /* up to 3 spatial axes, and channels */
-
-/* A loop over neighbouring elements of the results within an epilogue on CPUs. */
-struct ig_contract_line {
-    struct ig_stmt *around; /* the statement that contains the loop; NULL: there is no such loop */
-    ig_x column, columns;   /* its variable, from 0, and how many elements there are */
-    int64_t most;           /* at most so many */
-};
 
 struct ig_contract {
     struct ig_graph *graph;
@@ -58,7 +52,7 @@ struct ig_contract {
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
     ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
     ig_x inside;                   /* whether it exists: otherwise it is not stored; IG_NO_X: it does */
-    struct ig_contract_line line;  /* see ig_contract_begin_line */
+    struct ig_line line;           /* the loop over a row of results, on CPUs */
     bool astray;                   /* the epilogue requested another element: the schedule does not apply */
 };
 

@@ -52,74 +52,6 @@ static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
     return finished(c, c->sum != IG_NO_X ? c->sum : ig_x_load(c->k, c->tile, c->tile_at), index);
 }
 
-/* Does the element at `at` have its neighbours along the line beside it? */
-static bool is_along_line(struct ig_contract *c, ig_x at) {
-    struct ig_affine sum;
-    ig_affine_of(c->k, at, &sum);
-    return ig_contract_is_one(c, ig_affine_factor(c->k, &sum, c->line.column)) &&
-           !ig_affine_entangled(c->k, &sum, c->line.column);
-}
-
-static const char *narrowing(struct ig_contract *c, enum ingot_dtype dtype, bool rounds) {
-    const char *name = ig_format(c->k->job, "%s_%s", rounds ? "quantize" : "narrow", ingot_dtype_name(dtype));
-    for (uint32_t i = 0; i < c->kernel->micros.count; i++) {
-        if (strcmp(c->kernel->micros.at[i].name, name) == 0) return name;
-    }
-    struct ig_micro micro = {.kind = IG_MICRO_NARROW, .name = name, .dtype = dtype, .rounds = rounds};
-    IG_PUSH(c->k->job, &c->kernel->micros, micro);
-    return name;
-}
-
-/* Is x a number rounded to an integer, plus perhaps a zero point? Sets both. */
-static bool is_rounded(struct ig_contract *c, ig_x x, ig_x *out_number, int64_t *out_zero) {
-    struct ig_x_node n = *ig_x_look(c->k, x);
-    *out_zero = 0;
-    if (n.kind == IG_X_MAP && n.op == IG_OP_add) {
-        struct ig_x_node a = *ig_x_look(c->k, n.args[0]), b = *ig_x_look(c->k, n.args[1]);
-        double zero = a.kind == IG_X_FLOAT ? a.f : b.kind == IG_X_FLOAT ? b.f : 0.5;
-        if (zero < -255 || zero > 255 || zero != (double)(int64_t)zero) return false;
-        *out_zero = (int64_t)zero;
-        n = a.kind == IG_X_FLOAT ? b : a;
-    }
-    *out_number = n.args[0];
-    return n.kind == IG_X_MAP && n.op == IG_OP_round;
-}
-
-/* Is the value a number in f32 that a micro-kernel can cast to the buffer's type? Bytes saturate. */
-static bool is_narrowed(struct ig_contract *c, int buffer, ig_x value, ig_x *out_number) {
-    const struct ig_x_node n = *ig_x_look(c->k, value);
-    enum ingot_dtype dtype = c->k->buffers.at[buffer].dtype;
-    bool is_cast = n.kind == IG_X_CAST && (enum ingot_dtype)n.i == dtype;
-    *out_number = is_cast ? n.args[0] : value;
-    if (ig_x_look(c->k, *out_number)->dtype != INGOT_F32) return false;
-    if (dtype == INGOT_BF16) return c->target->isa == IG_ISA_AMX && !(is_cast && n.saturate);
-    return (dtype == INGOT_U8 || dtype == INGOT_I8) && is_cast && n.saturate;
-}
-
-/* Stores a value that ends in a cast from f32 to bytes, or with AVX512-BF16 to bf16, as a line of floats, cast by a
- * micro-kernel behind the loop (codegen/c/narrow.c). False if it is no such value. */
-static bool store_line(struct ig_contract *c, struct ig_stmt *body, int buffer, ig_x at, ig_x value) {
-    struct ig_loops *k = c->k;
-    ig_x number, whole, first = ig_contract_int(c, 0);
-    enum ingot_dtype dtype = k->buffers.at[buffer].dtype;
-    if (!c->line.around || !is_narrowed(c, buffer, value, &number) || !is_along_line(c, at)) return false;
-    int64_t zero = 0;
-    bool rounds = dtype != INGOT_BF16 && is_rounded(c, number, &whole, &zero);
-    if (rounds)
-        number = whole;
-    else
-        zero = 0;
-    const char *name = ig_format(k->job, "line%u", k->buffers.count);
-    int line = ig_loops_local(k, INGOT_F32, (c->line.most + 15) / 16 * 16, name);
-    ig_s_store(k, body, line, c->line.column, number);
-    struct ig_call_arg args[] = {{line, first},
-                                 {buffer, ig_x_substitute(k, at, &c->line.column, &first, 1)},
-                                 {-1, c->line.columns},
-                                 {-1, ig_contract_int(c, zero)}};
-    ig_s_call(k, c->line.around, narrowing(c, dtype, rounds), args, 4);
-    return true;
-}
-
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at) {
     c->tile = tile;
     c->tile_at = tile_at;
@@ -134,7 +66,7 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
         ig_x value = ig_lower_value(&c->lower, v, c->position);
         ig_x at = c->linear;
         if (at == IG_NO_X) at = ig_lower_linear(&c->lower, ig_type_of(c->graph, v), c->position);
-        if (store_line(c, body, c->lower.buffer_of[v], at, value)) continue;
+        if (ig_line_store(c->kernel, c->target, &c->line, body, c->lower.buffer_of[v], at, value)) continue;
         struct ig_stmt *to = c->inside == IG_NO_X ? body : ig_s_if(c->k, body, c->inside);
         ig_s_store(c->k, to, c->lower.buffer_of[v], at, value);
     }
@@ -149,7 +81,7 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     if (columns_inside) {
         struct ig_stmt *around = ig_s_for(k, body, IG_FOR_SERIAL, zero, rows, one, &row);
         body = ig_s_for(k, around, IG_FOR_SIMD, zero, columns, one, &column);
-        if (!ig_target_is_cuda(c->target)) c->line = (struct ig_contract_line){around, column, columns, nr};
+        if (!ig_target_is_cuda(c->target)) c->line = (struct ig_line){around, column, columns, nr};
     } else {
         body = ig_s_for(k, body, IG_FOR_SERIAL, zero, columns, one, &column);
         body = ig_s_for(k, body, IG_FOR_SIMD, zero, rows, one, &row);
@@ -157,7 +89,7 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     ig_contract_position(c, b, ig_x_add(k, first_row, row), ig_x_add(k, first_column, column), c->position);
     ig_x element = ig_x_add(k, ig_x_mul(k, row, ig_contract_int(c, nr)), column);
     ig_contract_store(c, body, tile, ig_x_add(k, tile_at, element));
-    c->line = (struct ig_contract_line){0};
+    c->line = (struct ig_line){0};
 }
 
 /* ---- Fallback: one element at a time ----------------------------------------------------------------------------- */
