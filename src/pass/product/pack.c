@@ -14,8 +14,9 @@
  *             bytes, which their tensor cores read along the depth only (not in groups), on GPUs with products of warp
  *             groups in TF32, where these do the same, and for many rows in f16 and bf16, where that saves exchanging
  *             results between threads. Convolutions of
- *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
- *             convolutions of many narrow groups, which become fewer (join_groups.c).
+ *             pictures are also rewritten, so that their windows consist of whole vector loads (picture.c), where several
+ *             steps are together on CPUs as well; and convolutions of many narrow groups on GPUs, which become fewer
+ *             (join_groups.c).
  *             Codes of matmul_blocks become real bits, in the order of ir/blocks.h (pack_blocks.c).
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
  */
@@ -213,7 +214,7 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     }
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
-    if (ig_target_is_cuda(rw->options->target) && groups == 1) ig_picture_pack(g, &conv, operands);
+    if ((ig_target_is_cuda(rw->options->target) || together > 1) && groups == 1) ig_picture_pack(g, &conv, operands);
     if (groups > 1 && has_tensor_cores(rw, n)) {
         operands[1] = ig_join_groups(g, operands[1], &groups);
         conv.attr = with_groups(g, n, groups);

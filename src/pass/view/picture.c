@@ -1,6 +1,6 @@
 /*
- * Convolutions of pictures on GPUs: an image with few channels is padded or regrouped so that windows consist of whole
- * vector loads.
+ * Convolutions of pictures: an image with few channels is padded or regrouped so that windows consist of whole vector loads on
+ * GPUs, and on CPUs of the steps that their dot products take together.
  *
  * A pixel is padded with zero channels to a whole load, or half of one. If windows move by an even number of columns,
  * two neighbouring pixels of a row become one with twice the channels; the window is then half as wide and moves half
@@ -150,7 +150,8 @@ void ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in) {
     if (!many_positions || channels < FEWEST || channels > MOST) return;
     int64_t wanted = channels <= MOST / 2 ? MOST / 2 : MOST;
     struct pairing p = {0};
-    bool pairs = wanted * element < LOAD && its(n, IG_ATTR_border)->i == 0 && find_pairing(g, n, in, &p);
+    bool pairs = wanted * element < LOAD && find_pairing(g, n, in, &p);
+    if (p.image > 0 && its(n, IG_ATTR_border)->i != 0) pairs = false; /* zeros beside the image are no border */
     in[0] = pad_image(g, in[0], pairs ? p.image : 0, wanted - channels);
     in[1] = pad_axes(g, in[1], 1, 0, wanted - channels, 0);
     if (!pairs) return;
