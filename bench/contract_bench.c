@@ -30,6 +30,7 @@ struct layer {
 
 static const struct layer layers[] = {
     {"resnet50 conv1 7x7/2", 224, 224, 3, 64, 7, 2, 1, false},
+    {"resnet50 conv1 in pairs 7x4/2x1", 224, 112, 8, 64, 7, 2, 1, false},
     {"resnet50 56x56 1x1 64-64", 56, 56, 64, 64, 1, 1, 1, false},
     {"resnet50 56x56 3x3 64", 56, 56, 64, 64, 3, 1, 1, false},
     {"resnet50 56x56 1x1 64-256", 56, 56, 64, 256, 1, 1, 1, false},
@@ -62,6 +63,9 @@ static const struct layer layers[] = {
     {"depthwise 14 3x3 576", 14, 14, 576, 576, 3, 1, 576, false},
     {"depthwise 14 5x5 672", 14, 14, 672, 672, 5, 1, 672, false},
     {"depthwise 7 3x3 960", 7, 7, 960, 960, 3, 1, 960, false},
+    {"square 256x256x256", 0, 256, 256, 256, 1, 1, 1, false},
+    {"square 512x512x512", 0, 512, 512, 512, 1, 1, 1, false},
+    {"square 1024x1024x1024", 0, 1024, 1024, 1024, 1, 1, 1, false},
     {"bert 128x768x768", 0, 128, 768, 768, 1, 1, 1, false},
     {"bert 128x768x2304", 0, 128, 768, 2304, 1, 1, 1, false},
     {"bert 128x768x3072", 0, 128, 768, 3072, 1, 1, 1, false},
@@ -149,10 +153,15 @@ static ig_value packed_weights(struct ig_graph *g, const struct settings *s, int
     return weights_of(g, dtype, outer + 2 + (together > 1), shape);
 }
 
+/* The first convolution of 7 x 7 pixels of 3 channels, as it is rewritten for narrow types: 7 x 4 pairs of 4 channels each. */
+static bool is_paired(const struct layer *l) {
+    return l->height == 2 * l->width;
+}
+
 static ig_value build_conv(struct ig_graph *g, const struct settings *s, const struct layer *l, ig_value x, int nr) {
-    bool depthwise = l->groups > 1;
-    int64_t pad = l->kernel / 2, panels = (l->out + nr - 1) / nr, two[2];
-    int64_t packed[] = {1, panels, l->kernel, l->kernel, l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
+    bool depthwise = l->groups > 1, pairs = is_paired(l);
+    int64_t pad = l->kernel / 2, panels = (l->out + nr - 1) / nr, two[2] = {l->kernel, pairs ? 4 : l->kernel};
+    int64_t packed[] = {1, panels, two[0], two[1], l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
     enum ingot_dtype type = is_byte(s->type) ? INGOT_I8 : s->type;
     int64_t lines[] = {(l->kernel + 3) / 4, l->kernel, (l->in + 15) / 16 * 16, 4};
     bool dots = type == INGOT_I8;
@@ -161,12 +170,12 @@ static ig_value build_conv(struct ig_graph *g, const struct settings *s, const s
         in[1] = dots ? weights_of(g, type, 4, lines) : weights_of(g, type, 3, plain);
     else
         in[1] = packed_weights(g, s, 4, packed);
-    ig_dim pads[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pad)};
-    int64_t strides[2] = {l->stride, l->stride}, ones[2] = {1, 1};
-    two[0] = two[1] = l->kernel;
+    ig_dim before[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pairs ? 2 : pad)};
+    ig_dim after[2] = {before[0], ig_dim_const(g->dims, pairs ? 1 : pad)};
+    int64_t strides[2] = {l->stride, pairs ? 1 : l->stride}, ones[2] = {1, 1};
     struct ig_attr attrs[] = {
-        ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),           ig_attr_of_dims(pads, 2),
-        ig_attr_of_dims(pads, 2),    ig_attr_of_int(l->groups),          ig_attr_of_dtype(sum_type(s)),
+        ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),           ig_attr_of_dims(before, 2),
+        ig_attr_of_dims(after, 2),    ig_attr_of_int(l->groups),          ig_attr_of_dtype(sum_type(s)),
         ig_attr_of_int(1),           ig_attr_of_int(depthwise ? 1 : nr), ig_attr_of_int(l->out),
         ig_attr_of_ints(two, 2),     ig_attr_of_int(IG_MATH_EXACT),      ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
@@ -285,7 +294,7 @@ static void bench_layer(struct ig_job *job, const struct settings *s, const stru
         if (!literal) buffers[n++] = numbers(job, count);
         if (i == region.inputs.count) flops *= (double)count;
     }
-    flops *= (double)(l->kernel * l->kernel * l->in / l->groups);
+    flops *= (double)(l->kernel * (is_paired(l) ? 4 : l->kernel) * l->in / l->groups);
     int64_t dims[64];
     for (uint32_t i = 0; i < kernel->dims.count && i < 64; i++)
         dims[i] = number(g, kernel->dims.at[i]);
