@@ -175,7 +175,7 @@ static ig_value build_conv(struct ig_graph *g, const struct settings *s, const s
     int64_t strides[2] = {l->stride, pairs ? 1 : l->stride}, ones[2] = {1, 1};
     struct ig_attr attrs[] = {
         ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),           ig_attr_of_dims(before, 2),
-        ig_attr_of_dims(after, 2),    ig_attr_of_int(l->groups),          ig_attr_of_dtype(sum_type(s)),
+        ig_attr_of_dims(after, 2),   ig_attr_of_int(l->groups),          ig_attr_of_dtype(sum_type(s)),
         ig_attr_of_int(1),           ig_attr_of_int(depthwise ? 1 : nr), ig_attr_of_int(l->out),
         ig_attr_of_ints(two, 2),     ig_attr_of_int(IG_MATH_EXACT),      ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};

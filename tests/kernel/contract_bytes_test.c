@@ -124,7 +124,12 @@ static const struct conv convs[] = {
      .after = {7, 20},
      .border = 91,
      .last = true,
-     .constant = true}, /* most taps of a block lie beyond the image */
+     .constant = true},                                          /* most taps of a block lie beyond the image */
+    {PLANE(1, 9, 13, 3, 24, 1, 7, 2, 3, 114), .constant = true}, /* pictures that are not regrouped */
+    {PLANE(2, 9, 13, 3, 24, 1, 3, 1, 1, 11), .constant = true, .bias = true},
+    {PLANE(2, 5, 14, 32, 40, 1, 3, 1, 1, 131), .constant = true, .bias = true}, /* lines that share tiles of AMX */
+    {PLANE(1, -4, 28, 64, 24, 1, 3, 1, 1, 0), .constant = true, .last = true},
+    {PLANE(1, 7, 75, 64, 40, 1, 1, 2, 0, 0), .constant = true},
 };
 
 /* ---- The combinations of types ---- */
@@ -134,7 +139,7 @@ static const enum ingot_dtype bytes[] = {INGOT_U8, INGOT_I8};
 
 static void check(void (*build)(struct ig_graph *, const void *), const void *shapes, size_t size, int count,
                   const char *what) {
-    static struct typed all[4 * 16];
+    static struct typed all[4 * 20];
     static const int64_t sizes[] = {2, 9, 33, 0};
     assert_true(4 * count <= COUNT(all));
     for (int i = 0; i < 4 * count; i++) {

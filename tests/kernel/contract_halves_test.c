@@ -65,6 +65,8 @@ static const struct halves convs[] = {
     {PLANE(1, 10, 9, 24, 24, 24, 3, 1, 1, 1), .result = INGOT_BF16}, /* depthwise */
     {PLANE(1, 9, 30, 128, 40, 1, 3, 1, 7, 7), .result = INGOT_F32},  /* taps beyond the image */
     {PLANE(-1, -2, 7, 16, 40, 1, 3, 1, 1, 1), .result = INGOT_BF16},
+    {PLANE(2, 5, 14, 32, 40, 1, 3, 1, 1, 1), .result = INGOT_BF16}, /* lines that share tiles of AMX */
+    {PLANE(1, 7, 75, 64, 40, 1, 1, 2, 1, 0), .result = INGOT_F32},
 };
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))

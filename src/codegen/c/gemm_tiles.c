@@ -57,7 +57,9 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "        %s_load(%d, %s + %d, %d);\n", n, 2 * h + v, h ? "under" : "c", v * TILE,
                            line);
-    ig_text_printf(text, "    }\n    for (long p = 0; p < k; p += %d) {\n", step);
+    ig_text_add(text, "    }\n");
+    if (m->segments > 1) ig_text_printf(text, "    for (long s = 0; s < %lld; s++) {\n", (long long)m->segments);
+    ig_text_printf(text, "    for (long p = 0; p < k; p += %d) {\n", step);
     ig_text_printf(text, "        %s_load(4, a + p, lda * sizeof *a);\n", n);
     for (int v = 0; v < vectors; v++) {
         ig_text_printf(text, "        %s_load(%d, b + p * %d + %d, %d);\n", n, 6 + v, m->nr, v * TILE * m->together,
@@ -70,6 +72,9 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
             ig_text_printf(text, "        %s_add(%d, 5, %d);\n", n, 2 + v, 6 + v);
     }
     ig_text_add(text, "    }\n");
+    if (m->segments > 1)
+        ig_text_printf(text, "    a += %lld;\n    low += %lld;\n    b += k * %d;\n    }\n", (long long)m->jump,
+                       (long long)m->jump, m->nr);
     for (int h = 0; h < halves; h++)
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "    %s_store(%d, %s + %d, %d);\n", n, 2 * h + v, h ? "under" : "c", v * TILE, line);

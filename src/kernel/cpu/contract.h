@@ -69,6 +69,9 @@ struct ig_columns {
     int64_t first, second; /* budgets for the first and second cache, in bytes */
 };
 void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);
+/* Groups of steps that a tile of AMX takes at once: a whole part of `run` elements of the depth, at most 16; 0 if the tiles
+ * would be rather empty (a quarter of their rate is above that of vectors), or there are fewer rows than a tile has. */
+int ig_columns_tile_groups(const struct ig_contract *c, const struct ig_columns *p, int64_t run);
 /* Do mr rows, `stride` elements apart, crowd few sets of the first cache (64 sets of at least 8 lines)? */
 bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride);
 /* A stride for rows of `depth` elements that do not: an odd number of cache lines. */

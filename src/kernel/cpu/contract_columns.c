@@ -12,13 +12,11 @@ static int rows_in_registers(const struct ig_target *target, int vectors) {
     return rows < 1 ? 1 : rows > 14 ? 14 : rows;
 }
 
-/* Groups of steps that a tile of AMX takes at once: a whole part of the depth, at most 16; 0 if the tiles would be rather
- * empty (a quarter of their rate is above that of vectors), the depth is unknown, or there are fewer rows than a tile has. */
-static int groups_of_tiles(const struct ig_contract *c, int vectors) {
+int ig_columns_tile_groups(const struct ig_contract *c, const struct ig_columns *p, int64_t run) {
     enum { MOST = 16 };
-    int64_t groups = known(c, c->padded, 0) / c->together, rows = known(c, c->rows, MOST);
-    if (c->target->isa != IG_ISA_AMX || !c->packed || c->together == 1 || vectors > 2 || groups == 0 || rows < MOST)
-        return 0;
+    int64_t groups = run / c->together, rows = known(c, c->rows, MOST);
+    if (c->target->isa != IG_ISA_AMX || !c->packed || c->together == 1 || run % c->together || groups == 0) return 0;
+    if (p->nr > 2 * p->lanes || rows < MOST) return 0;
     int64_t steps = (groups + MOST - 1) / MOST;
     while (groups % steps)
         steps++;
@@ -32,7 +30,7 @@ void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     p->element = (int)ingot_dtype_size(c->operand);
     p->nr = c->packed ? (int)ig_contract_attr_int(c, IG_ATTR_packed) : 2 * p->lanes;
     p->mr = rows_in_registers(c->target, p->nr / p->lanes);
-    p->tile_groups = groups_of_tiles(c, p->nr / p->lanes);
+    p->tile_groups = ig_columns_tile_groups(c, p, known(c, c->padded, 0));
     if (p->tile_groups) p->mr = 32;
     p->transfer = p->tile_groups ? 48 : 6;
     p->panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, p->nr));

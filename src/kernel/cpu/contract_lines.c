@@ -31,8 +31,10 @@ struct lines {
     int64_t in_width, out_width, channels;
     ig_dim in_height, out_height, before[2];
     bool copied;
-    int64_t line;                    /* elements per line that the micro-kernel walks: of the input or of the copy */
-    int64_t together;                /* lines per block */
+    int64_t line;     /* elements per line that the micro-kernel walks: of the input or of the copy */
+    int64_t together; /* lines per block */
+    int64_t
+        pitch; /* rows of a block from line to line: outputs, or with tiles, whose rows lie evenly, positions under them */
     int64_t blocks, per_block, more; /* blocks per line, of which `more` have per_block + 1 outputs */
     int64_t tile_lines, tile_panels;
     bool stepped; /* kernel rows are steps */
@@ -65,9 +67,11 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
 
 static bool reads_plainly(const struct ig_contract *c) {
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
-    return c->spatial == 2 && c->packed && c->together == 1 && c->groups == 1 && ig_contract_border(c) == 0 &&
-           c->lower.is_input[c->node.in[0]] && ig_contract_attr_int(c, IG_ATTR_channels_last) &&
-           ig_contract_can_convert(c, x->dtype) && ig_contract_can_convert(c, w->dtype);
+    bool images = c->spatial == 2 && c->packed && c->groups == 1 && c->lower.is_input[c->node.in[0]] &&
+                  ig_contract_attr_int(c, IG_ATTR_channels_last);
+    if (c->together > 1) return images && x->dtype == c->operand && c->padded == c->depth;
+    return images && ig_contract_border(c) == 0 && ig_contract_can_convert(c, x->dtype) &&
+           ig_contract_can_convert(c, w->dtype);
 }
 
 /* Reads the problem; false if lines have no fixed length or kernel rows are not contiguous runs. */
@@ -89,7 +93,7 @@ static bool read_problem(struct lines *s) {
         s->stride[i] = strides->ints[i];
         s->before[i] = before->dims[i];
     }
-    s->copied = ig_contract_padded(c) || x->dtype != c->dtype;
+    s->copied = ig_contract_padded(c) || x->dtype != c->operand;
     bool pointwise =
         s->height_taps == 1 && s->width_taps == 1 && !ig_contract_padded(c) && s->stride[0] == 1 && s->stride[1] == 1;
     bool sized = s->in_width > 0 && s->out_width > 0 && s->channels > 0 && s->height_taps > 0 && s->width_taps > 0;
@@ -97,15 +101,28 @@ static bool read_problem(struct lines *s) {
     return sized && borders && !pointwise && (dilations->ints[1] == 1 || s->width_taps == 1);
 }
 
+/* Lines in a block of tiles: as many as fit with the rows in between; false if there are not enough rows for a tile. */
+static bool join_lines(struct lines *s) {
+    enum { TILE = 16 };
+    int64_t down = s->stride[0] * s->line, across = s->stride[1] * s->channels;
+    s->pitch = down / across;
+    s->together = 1;
+    while (down % across == 0 && s->together * s->pitch + s->out_width <= s->p.mr)
+        s->together++;
+    return (s->together - 1) * s->pitch + s->out_width >= TILE;
+}
+
 /* Divides lines into blocks; false if these would leave too many registers idle. */
 static bool divide_lines(struct lines *s) {
+    s->pitch = s->out_width;
     s->together = s->out_width <= s->p.mr / 2 ? s->p.mr / s->out_width : 1;
+    if (s->p.tile_groups && !join_lines(s)) return false;
     s->blocks = (s->out_width + s->p.mr - 1) / s->p.mr;
     s->per_block = s->out_width / s->blocks;
     s->more = s->out_width % s->blocks;
     double busy = (double)(s->together * s->out_width) / (double)(s->blocks * s->p.mr);
     /* Copying every window costs as much as the products of 4 to 6 columns. */
-    double copying = 1 + 6.0 / (double)known(s, s->c->columns, 64);
+    double copying = 1 + s->p.transfer / (double)known(s, s->c->columns, 64);
     return busy * copying >= 0.95 || busy >= 0.8;
 }
 
@@ -121,7 +138,8 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     int64_t tiles = (height + lines - 1) / lines * ((all + panels - 1) / panels);
     double depth = (double)(s->height_taps * s->width_taps * s->channels), columns = (double)(panels * s->p.nr);
     double products = (double)(lines * s->out_width) * columns * depth;
-    double copies = s->copied ? 6 * (double)(input_lines(s, lines) * s->line) : 0, weights = 6 * columns * depth;
+    double copies = s->copied ? s->p.transfer * (double)(input_lines(s, lines) * s->line) : 0;
+    double weights = s->p.transfer * columns * depth;
     return (products + copies + weights) * ig_contract_turns(tiles);
 }
 
@@ -170,6 +188,11 @@ static bool choose_tiles(struct lines *s) {
     return true;
 }
 
+/* The rows of so many lines in a block. */
+static int64_t block_rows(const struct lines *s, int64_t lines) {
+    return (lines - 1) * s->pitch + s->out_width;
+}
+
 static void make_micro(struct lines *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM,
                              .name = "gemm",
@@ -181,12 +204,16 @@ static void make_micro(struct lines *s) {
                              .prefetch = 2048 / s->p.element,
                              .segments = s->stepped ? 1 : s->height_taps,
                              .jump = s->dilation * s->line};
+    if (s->p.tile_groups) {
+        micro.together = s->c->together;
+        micro.tile_groups = s->p.tile_groups;
+    }
     for (int64_t lines = 1; s->together > 1 && lines <= s->together; lines++)
-        micro.rows |= 1u << lines * s->out_width;
-    if (s->together > 1) {
+        micro.rows |= (uint64_t)1 << block_rows(s, lines);
+    if (s->together > 1 && s->pitch == s->out_width) {
         micro.group = s->out_width;
         micro.group_stride = s->stride[0] * s->line;
-    } else {
+    } else if (s->together == 1) {
         micro.rows = (s->more < s->blocks ? 1u << s->per_block : 0) | (s->more > 0 ? 2u << s->per_block : 0);
     }
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
@@ -194,11 +221,14 @@ static void make_micro(struct lines *s) {
 
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
+/* Fills memory beside the image: with zeros, or with the border of bytes. */
 static void zeros(struct lines *s, struct ig_stmt *body, ig_x at, int64_t count) {
-    ig_x i, zero = ig_dtype_is_float(s->c->dtype) ? ig_x_float(s->k, s->c->dtype, 0) : ig_x_int(s->k, s->c->dtype, 0);
+    ig_x i, border;
+    border = ig_dtype_is_float(s->c->dtype) ? ig_x_float(s->k, s->c->dtype, 0)
+                                            : ig_x_int(s->k, s->c->operand, ig_contract_border(s->c));
     if (count <= 0) return;
     body = loop(s, body, IG_FOR_SIMD, num(s, count), &i);
-    ig_s_store(s->k, body, s->image_lines, ig_x_add(s->k, at, i), zero);
+    ig_s_store(s->k, body, s->image_lines, ig_x_add(s->k, at, i), border);
 }
 
 /* Copies the input lines under `count` output lines from first_line on, with zeros around the image. */
@@ -289,9 +319,27 @@ static void emit_steps(struct lines *s, struct ig_stmt *body, ig_x count) {
     finish(s, body, at, zero, num(s, s->out_width), ig_x_mul(k, at, num(s, s->out_width * s->p.nr)));
 }
 
+/* Blocks of several lines. */
+static void emit_joined(struct lines *s, struct ig_stmt *body, ig_x count) {
+    struct ig_loops *k = s->k;
+    ig_x at, line, together = num(s, s->together), zero = num(s, 0);
+    ig_x groups = ig_x_div(k, ig_x_add(k, count, num(s, s->together - 1)), together);
+    body = loop(s, body, IG_FOR_SERIAL, groups, &at);
+    at = ig_x_mul(k, at, together);
+    ig_x lines = ig_x_min(k, together, ig_x_sub(k, count, at)), width = num(s, s->out_width);
+    ig_x rows = ig_x_add(k, ig_x_mul(k, ig_x_sub(k, lines, num(s, 1)), num(s, s->pitch)), width);
+    multiply(s, body, at, zero, rows, zero, zero);
+    if (s->pitch == s->out_width) {
+        finish(s, body, at, zero, rows, zero);
+        return;
+    }
+    body = loop(s, body, IG_FOR_SERIAL, lines, &line);
+    finish(s, body, ig_x_add(k, at, line), zero, width, ig_x_mul(k, line, num(s, s->pitch * s->p.nr)));
+}
+
 static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
-    ig_x rest = tile, at, column = num(s, 0), rows, zero = column;
+    ig_x rest = tile, at, column, rows, zero = num(s, 0);
     ig_x group = ig_x_split_off(s->k, &rest, s->panel_groups);
     ig_x line_group = ig_x_split_off(s->k, &rest, s->line_groups);
     s->batch = rest;
@@ -310,14 +358,10 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
         return;
     }
     if (s->together > 1) {
-        ig_x together = num(s, s->together);
-        ig_x groups = ig_x_div(k, ig_x_add(k, count, num(s, s->together - 1)), together);
-        body = loop(s, body, IG_FOR_SERIAL, groups, &at);
-        at = ig_x_mul(k, at, together);
-        rows = ig_x_mul(k, ig_x_min(k, together, ig_x_sub(k, count, at)), num(s, s->out_width));
-    } else {
-        body = block_loop(s, loop(s, body, IG_FOR_SERIAL, count, &at), &column, &rows);
+        emit_joined(s, body, count);
+        return;
     }
+    body = block_loop(s, loop(s, body, IG_FOR_SERIAL, count, &at), &column, &rows);
     multiply(s, body, at, column, rows, zero, zero);
     finish(s, body, at, column, rows, zero);
 }
@@ -325,7 +369,8 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
 /* Would a panel leave no room in the second cache? */
 static bool wants_steps(const struct lines *s) {
     int64_t depth = s->height_taps * s->width_taps * s->channels;
-    return s->together == 1 && s->height_taps > 1 && depth * s->p.nr * s->p.element > s->p.second / 2;
+    bool large = depth * s->p.nr * s->p.element > s->p.second / 2;
+    return large && s->together == 1 && s->height_taps > 1 && ig_contract_border(s->c) == 0;
 }
 
 bool ig_contract_lines(struct ig_contract *c) {
@@ -333,8 +378,10 @@ bool ig_contract_lines(struct ig_contract *c) {
     struct ig_dims *dims = c->k->dims;
     if (!reads_plainly(c) || !read_problem(&s)) return false;
     ig_columns_init(c, &s.p);
-    if (!divide_lines(&s) || ig_columns_rows_conflict(&s.p, s.stride[1] * s.channels)) return false;
     s.line = s.channels * (s.copied ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
+    s.p.tile_groups = ig_columns_tile_groups(c, &s.p, s.width_taps * s.channels);
+    if (c->together > 1 && s.p.tile_groups == 0) return false;
+    if (!divide_lines(&s) || ig_columns_rows_conflict(&s.p, s.stride[1] * s.channels)) return false;
     if (!choose_tiles(&s)) return true;
     if (s.copied) {
         s.image_lines =
