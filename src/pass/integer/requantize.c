@@ -96,7 +96,7 @@ static ig_value divided(const struct target *t, ig_value x, bool last, int depth
 struct function {
     struct ig_graph *g;
     ig_value byte; /* u8; IG_NO_VALUE: none found yet */
-    bool inexact;  /* contains what devices do not compute alike */
+    bool inexact;  /* contains what devices do not compute alike, or a table of such */
     ig_value argument;
     struct ig_map built; /* value -> the same of `argument` */
     int nodes;
@@ -150,7 +150,10 @@ static bool depends_on_byte(struct function *f, ig_value v) {
     const struct ig_node *n = ig_def(g, v);
     ig_value byte;
     if (ig_type_of(g, v)->dtype == INGOT_U8 || ig_type_of(g, v)->dtype == INGOT_I8) {
-        if (match_table(g, v, &byte)) return depends_on_byte(f, byte);
+        if (match_table(g, v, &byte)) {
+            f->inexact = true;
+            return depends_on_byte(f, byte);
+        }
         byte = as_unsigned(g, v);
         bool same = f->byte == IG_NO_VALUE || f->byte == byte;
         f->byte = byte;
