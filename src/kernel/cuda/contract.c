@@ -512,6 +512,7 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
     ig_cuda_locate(c, s->at, m, &b, &m);
     ig_contract_position(c, b, m, column, c->position);
     if (s->g->twin) c->twin_at = ig_x_add(k, ig_x_add(k, at, j), num(s, s->g->bn));
+    if (c->ahead) c->ahead_at = ig_x_add(k, c->ahead_at, j);
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
@@ -581,46 +582,133 @@ static void locate_own(struct gemm *s, int vector, ig_x lane, ig_x piece, ig_x *
     *out_column = column;
 }
 
-/* The epilogue of a thread's own sums, whose places follow from wgmma's: eight of 32 columns in eight rows. All loops are
- * unrolled, because registers cannot be indexed. Rows beyond the last are computed like the last one and not stored, so
- * that loads need not wait for comparisons. */
-static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
-    enum { WARP_ROWS = 16, COLUMNS = IG_CUDA_OWN_COLUMNS * 4 };
+/* A thread's pieces of its own sums: which, and where they lie. */
+struct piece {
+    ig_x rows, columns, half, piece; /* loop variables */
+    ig_x row, column;                /* of the output; rows beyond the last are the last one */
+    ig_x inside;                     /* is it no such row? IG_NO_X: always */
+};
+
+enum { WARP_ROWS = 16, OWN_LINE = IG_CUDA_OWN_COLUMNS * 4 };
+
+static int own_vector(struct gemm *s) {
+    return vector_of(s) < IG_CUDA_OWN_COLUMNS ? vector_of(s) : IG_CUDA_OWN_COLUMNS;
+}
+
+static void locate_piece(struct gemm *s, ig_x warp, ig_x lane, struct piece *p) {
     struct ig_loops *k = s->k;
-    int vector = vector_of(s) < IG_CUDA_OWN_COLUMNS ? vector_of(s) : IG_CUDA_OWN_COLUMNS;
     int warps = ig_cuda_gemm_workers(s->g) / 32;
-    ig_x rows, columns, half, piece, own_row, own_column;
-    body = unroll(s, body, s->g->bm / WARP_ROWS / warps, &rows);
-    body = unroll(s, body, s->g->bn / COLUMNS, &columns);
-    body = unroll(s, body, 2, &half);
-    ig_s_text(k, body,
-              ig_format(k->job, "gemm::own_sums<%d>(registers, sums, @%u, @%u, @%u);", vector, (unsigned)rows,
-                        (unsigned)columns, (unsigned)half));
-    body = unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &piece);
-    locate_own(s, vector, lane, piece, &own_row, &own_column);
-    ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, rows, num(s, warps)), warp), num(s, WARP_ROWS));
-    row = ig_x_add(k, row, ig_x_mul(k, half, num(s, WARP_ROWS / 2)));
-    row = ig_x_add(k, s->first_row, ig_x_add(k, row, own_row));
+    ig_x own_row, own_column;
+    locate_own(s, own_vector(s), lane, p->piece, &own_row, &own_column);
+    ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, p->rows, num(s, warps)), warp), num(s, WARP_ROWS));
+    row = ig_x_add(k, row, ig_x_mul(k, p->half, num(s, WARP_ROWS / 2)));
+    p->row = ig_x_add(k, s->first_row, ig_x_add(k, row, own_row));
+    p->inside = IG_NO_X;
     if (!ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
-        s->c->inside = ig_x_less(k, row, dim(s, s->rows));
-        row = ig_x_min(k, row, last_of(s, s->rows));
+        p->inside = ig_x_less(k, p->row, dim(s, s->rows));
+        p->row = ig_x_min(k, p->row, last_of(s, s->rows));
     }
-    ig_x column = ig_x_add(k, ig_x_mul(k, columns, num(s, COLUMNS)), own_column);
-    column = ig_x_add(k, s->first_column, column);
-    emit_columns(s, body, row, column, vector, ig_x_mul(k, piece, num(s, vector)));
+    ig_x column = ig_x_add(k, ig_x_mul(k, p->columns, num(s, OWN_LINE)), own_column);
+    p->column = ig_x_add(k, s->first_column, column);
+}
+
+/* Opens the loops over the pieces; all are unrolled, because registers cannot be indexed. */
+static struct ig_stmt *loop_pieces(struct gemm *s, struct ig_stmt *body, bool takes_sums, struct piece *p) {
+    int vector = own_vector(s), warps = ig_cuda_gemm_workers(s->g) / 32;
+    body = unroll(s, body, s->g->bm / WARP_ROWS / warps, &p->rows);
+    body = unroll(s, body, s->g->bn / OWN_LINE, &p->columns);
+    body = unroll(s, body, 2, &p->half);
+    if (takes_sums)
+        ig_s_text(s->k, body,
+                  ig_format(s->k->job, "gemm::own_sums<%d>(registers, sums, @%u, @%u, @%u);", vector, (unsigned)p->rows,
+                            (unsigned)p->columns, (unsigned)p->half));
+    return unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &p->piece);
+}
+
+/* Of the pieces' elements in registers. */
+static ig_x number_of_piece(struct gemm *s, const struct piece *p) {
+    struct ig_loops *k = s->k;
+    int vector = own_vector(s);
+    ig_x n = ig_x_add(k, ig_x_mul(k, p->rows, num(s, s->g->bn / OWN_LINE)), p->columns);
+    n = ig_x_add(k, ig_x_mul(k, n, num(s, 2)), p->half);
+    n = ig_x_add(k, ig_x_mul(k, n, num(s, IG_CUDA_OWN_COLUMNS / vector)), p->piece);
+    return ig_x_mul(k, n, num(s, vector));
+}
+
+/* The epilogue of a thread's own sums, whose places follow from wgmma's: eight of 32 columns in eight rows. Rows beyond the last
+ * are computed like the last one and not stored, so that loads need not wait for comparisons. */
+static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
+    struct piece p;
+    int vector = own_vector(s);
+    body = loop_pieces(s, body, true, &p);
+    locate_piece(s, warp, lane, &p);
+    s->c->inside = p.inside;
+    s->c->ahead_at = number_of_piece(s, &p);
+    emit_columns(s, body, p.row, p.column, vector, ig_x_mul(s->k, p.piece, num(s, vector)));
+}
+
+/* ---- Operands of the epilogue, loaded ahead of the product ---- */
+
+/* Is v an operand of the epilogue alone, of which the epilogue reads the element that it stores? */
+static bool is_beside(struct gemm *s, ig_value v) {
+    const struct ig_contract *c = s->c;
+    if (!c->spatial || v == IG_NO_VALUE || ig_is_literal(c->graph, v) || !c->lower.is_input[v]) return false;
+    int buffer = c->lower.buffer_of[v];
+    return ig_same_dims(ig_type_of(c->graph, v), ig_contract_out(c)) && buffer != s->a.buffer && buffer != s->b.buffer;
+}
+
+/* Registers that a thread has left for them, beside its sums, addresses and what the epilogue computes. */
+static int spare_registers(struct gemm *s) {
+    enum { OTHERS = 32 };
+    int all = s->g->turns == 4 ? 112 : s->g->turns == 3 ? 160 : 240;
+    return all - OTHERS - s->g->bm * s->g->bn / ig_cuda_gemm_workers(s->g);
+}
+
+/* The memory is far away, and the epilogue would wait for it: a thread has its elements under way before it waits for the product. */
+static void emit_ahead(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    int elements = s->g->bm * s->g->bn / ig_cuda_gemm_workers(s->g), vector = own_vector(s), left = spare_registers(s);
+    int *ahead = IG_NEW_ARRAY(k->job, int, c->graph->values.count);
+    struct piece p;
+    struct ig_stmt *loops = NULL;
+    for (uint32_t v = 0; v < c->graph->values.count; v++)
+        ahead[v] = -1;
+    for (uint32_t i = 0; i < c->region->inputs.count; i++) {
+        ig_value v = c->region->inputs.at[i];
+        if (!is_beside(s, v)) continue;
+        enum ingot_dtype dtype = ig_type_of(c->graph, v)->dtype;
+        int bytes = vector * (int)ingot_dtype_size(dtype), registers = elements * (int)ingot_dtype_size(dtype) / 4;
+        if (bytes < 4 || registers > left) continue;
+        left -= registers;
+        ahead[v] = ig_loops_local(k, dtype, elements, ig_format(k->job, "ahead%u", i));
+        if (!loops) {
+            loops = loop_pieces(s, body, false, &p);
+            locate_piece(s, warp, lane, &p);
+        }
+        ig_x column = p.column;
+        if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns))
+            column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, c->columns, constant(s, vector))));
+        ig_x from = ig_x_add(k, ig_x_mul(k, p.row, dim(s, c->columns)), column);
+        const struct ig_call_arg args[] = {{ahead[v], number_of_piece(s, &p)}, {c->lower.buffer_of[v], from}};
+        ig_s_call(k, loops, ig_format(k->job, "ig_copy_%d", bytes), args, 2);
+    }
+    c->ahead = ahead;
 }
 
 /* With a producer, each thread runs the epilogue on its own sums. */
 static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
     ig_x warp, lane;
-    ig_s_text(k, body,
-              ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u);", (unsigned)tile,
-                        (unsigned)dim(s, s->c->depth)));
     body = loop(s, body, IG_FOR_TEAM, num(s, ig_cuda_gemm_workers(s->g) / 32), &warp);
     body->lanes = 32;
     body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
+    emit_ahead(s, body, warp, lane);
+    ig_s_text(k, body,
+              ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u);", (unsigned)tile,
+                        (unsigned)dim(s, s->c->depth)));
     emit_own(s, body, warp, lane);
+    s->c->ahead = NULL;
 }
 
 /* Divides `within` by the height of its band: IG_CUDA_BAND, or `last` for those from `full` tile rows on. If the

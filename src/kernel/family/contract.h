@@ -51,9 +51,11 @@ struct ig_contract {
     ig_x sum;                      /* the element itself, if it is not in a tile; else IG_NO_X */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
     ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
-    ig_x inside;                   /* whether it exists: otherwise it is not stored; IG_NO_X: it does */
-    struct ig_line line;           /* the loop over a row of results, on CPUs */
-    bool astray;                   /* the epilogue requested another element: the schedule does not apply */
+    const int *ahead; /* by value: a buffer that has its elements at ahead_at, or -1; NULL: there are none */
+    ig_x ahead_at;
+    ig_x inside;         /* whether it exists: otherwise it is not stored; IG_NO_X: it does */
+    struct ig_line line; /* the loop over a row of results, on CPUs */
+    bool astray;         /* the epilogue requested another element: the schedule does not apply */
 };
 
 /* Reads the region. False if it is no contraction that the schedules support. */

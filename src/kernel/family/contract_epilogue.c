@@ -40,6 +40,7 @@ static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) 
     if (c->linear == IG_NO_X || !c->lower.is_input[value] || ig_is_literal(c->graph, value)) return IG_NO_X;
     size_t bytes = (size_t)ig_type_of(c->graph, value)->rank * sizeof *index;
     if (!has_shape_of_results(c, value) || memcmp(index, c->position, bytes) != 0) return IG_NO_X;
+    if (c->ahead && c->ahead[value] >= 0) return ig_x_load(c->k, c->ahead[value], c->ahead_at);
     return ig_x_load(c->k, c->lower.buffer_of[value], c->linear);
 }
 
