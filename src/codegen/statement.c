@@ -118,7 +118,10 @@ const char *ig_code_arguments(struct ig_code_printer *p, const struct ig_stmt *s
         if (i > 0) ig_text_add(&args, ", ");
         int b = s->args[i].buffer;
         const struct ig_x_node *index = &p->k->x.at[s->args[i].index];
-        if (b < 0) {
+        const char *element = b >= 0 && p->language->element ? p->language->element(p, b, s->args[i].index) : NULL;
+        if (element) {
+            ig_text_printf(&args, "&%s", element);
+        } else if (b < 0) {
             ig_text_add(&args, ig_code_text_of(p, s->args[i].index, IG_CODE_SELECT));
         } else if (index->kind == IG_X_INT && index->i == 0) {
             ig_text_add(&args, p->k->buffers.at[b].name);

@@ -116,6 +116,22 @@ EMULATED static long long __double_as_longlong(double f) {
 }
 
 /* Bytes of b:a, chosen by the digits of `by`. */
+template <class HALF, class CHOOSE> EMULATED static unsigned emulated_halves(unsigned a, unsigned b, CHOOSE choose) {
+    unsigned low = (unsigned short)choose((HALF)(a & 0xffff), (HALF)(b & 0xffff));
+    return low | (unsigned)(unsigned short)choose((HALF)(a >> 16), (HALF)(b >> 16)) << 16;
+}
+EMULATED static unsigned __vmaxs2(unsigned a, unsigned b) {
+    return emulated_halves<short>(a, b, [](short x, short y) { return x > y ? x : y; });
+}
+EMULATED static unsigned __vmins2(unsigned a, unsigned b) {
+    return emulated_halves<short>(a, b, [](short x, short y) { return x < y ? x : y; });
+}
+EMULATED static unsigned __vmaxu2(unsigned a, unsigned b) {
+    return emulated_halves<unsigned short>(a, b, [](unsigned short x, unsigned short y) { return x > y ? x : y; });
+}
+EMULATED static unsigned __vminu2(unsigned a, unsigned b) {
+    return emulated_halves<unsigned short>(a, b, [](unsigned short x, unsigned short y) { return x < y ? x : y; });
+}
 EMULATED static unsigned __byte_perm(unsigned a, unsigned b, unsigned by) {
     unsigned long long both = (unsigned long long)b << 32 | a;
     unsigned word = 0;

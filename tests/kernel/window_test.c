@@ -63,6 +63,9 @@ static const struct pool pools[] = {
     {PLANE(INGOT_F64, 1, 20, 9, 9, 3, 2, 1, 1, 1)},
     {PLANE(INGOT_I8, 1, 20, 9, 9, 3, 2, 1, 1, 1)},
     {PLANE(INGOT_U8, 1, 20, 9, 9, 3, 2, 1, 1, 1)},
+    {PLANE(INGOT_I8, 2, 16, 7, 8, 3, 2, 1, 1, 1)}, /* four bytes at once */
+    {PLANE(INGOT_U8, 1, 24, 6, 5, 2, 1, 1, 1, 1)},
+    {PLANE(INGOT_I8, 1, 8, 5, 4, 3, 1, 1, 3, 3)}, /* windows beyond the edges, where no element is */
     {.dtype = INGOT_F32,
      .spatial = 1,
      .batch = 2,

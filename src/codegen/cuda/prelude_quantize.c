@@ -1,4 +1,4 @@
-/* The prelude's functions for quantisation without conversions and divisions (quantize.c), as C++ templates. */
+/* The prelude's functions for bytes as C++ templates: quantisation without conversions and divisions (quantize.c), extrema. */
 #include "codegen/cuda/printer.h"
 
 /* Stores floats as bytes, four by four. */
@@ -28,6 +28,21 @@
             "    const float q = size * inverse;\n"                                           \
             "    return copysignf(ig_corrected(" first ", size, by, inverse), x);\n"          \
             "}\n"                                                                             \
+    }
+
+/* Bytes at multiples of 4, in halves of words: of the odd ones, and of the even ones in their place. The other byte of a half decides
+ * nothing, as it counts for less. */
+#define EXTREME(type, name, sign)                                                                        \
+    {                                                                                                    \
+        "ig_four_" name "_" type, NULL, NULL,                                                            \
+            "template <int COUNT> INLINE void ig_four_" name "_" type "(void *to, const void *from) {\n" \
+            "#pragma unroll\n"                                                                           \
+            "    for (int i = 0; i < COUNT / 4; i++) {\n"                                                \
+            "        const uint32_t a = ((const uint32_t *)to)[i], b = ((const uint32_t *)from)[i];\n"   \
+            "        const uint32_t even = __v" name sign "2(a << 8, b << 8);\n"                         \
+            "        ((uint32_t *)to)[i] = __byte_perm(even, __v" name sign "2(a, b), 0x7351);\n"        \
+            "    }\n"                                                                                    \
+            "}\n"                                                                                        \
     }
 
 const struct ig_code_function ig_cuda_functions_quantize[] = {
@@ -84,6 +99,10 @@ const struct ig_code_function ig_cuda_functions_quantize[] = {
      "    const uint32_t word = ((const uint32_t *)from)[i / 4] ^ 0x80808080;\n"
      "    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7440 + i % 4)) - 8388736.0f;\n"
      "}\n"},
+    EXTREME("i8", "max", "s"),
+    EXTREME("i8", "min", "s"),
+    EXTREME("u8", "max", "u"),
+    EXTREME("u8", "min", "u"),
     {"ig_corrected", NULL, NULL,
      "INLINE float ig_corrected(float q, float x, float by, float inverse) {\n"
      "    return __fmaf_rn(__fmaf_rn(-by, q, x), inverse, q);\n"

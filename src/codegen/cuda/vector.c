@@ -250,6 +250,31 @@ static void substitute_all(struct vectors *v, struct ig_stmt *s) {
     }
 }
 
+/* Does the loop take the larger, or smaller, of bytes in registers and those that it has loaded? Then one call does it, for four
+ * at once. */
+static struct ig_stmt *extremes_of_bytes(struct vectors *v, const struct ig_stmt *loop) {
+    const struct ig_stmt *s = loop->body.count == 1 ? loop->body.at[0] : NULL;
+    if (!s || s->kind != IG_S_STORE || v->count < 4) return NULL;
+    const struct ig_x_node n = v->k->x.at[s->value];
+    const struct ig_buffer *to = &v->k->buffers.at[s->buffer];
+    bool in_registers = to->kind == IG_BUFFER_LOCAL || to->kind == IG_BUFFER_SPREAD;
+    bool extreme = n.kind == IG_X_MAP && (n.op == IG_OP_max || n.op == IG_OP_min);
+    if (!extreme || !in_registers || (to->dtype != INGOT_I8 && to->dtype != INGOT_U8)) return NULL;
+    for (int i = 0; i < 2; i++) {
+        const struct ig_x_node old = v->k->x.at[n.args[i]], other = v->k->x.at[n.args[1 - i]];
+        if (old.kind != IG_X_LOAD || old.i != s->buffer || old.args[0] != s->index) continue;
+        if (other.kind != IG_X_LOAD || other.args[0] != v->var) continue;
+        if (v->k->buffers.at[other.i].kind != IG_BUFFER_LOCAL || v->k->buffers.at[other.i].dtype != to->dtype) continue;
+        ig_x zero = ig_x_index(v->k, 0), first = ig_x_substitute(v->k, s->index, &v->var, &zero, 1);
+        if (divisor(v, first) % 4 != 0) continue;
+        struct ig_stmt *call = new_call(v, v->count, s->buffer, first, (int)other.i, zero, IG_NO_X);
+        call->text = ig_format(v->k->job, "ig_four_%s_%s<%lld>", ig_op_info(n.op)->name, ingot_dtype_name(to->dtype),
+                               (long long)v->count);
+        return call;
+    }
+    return NULL;
+}
+
 static bool begin(struct vectors *v, struct ig_loops *k, const struct ig_stmt *s) {
     const struct ig_x_node *hi = &k->x.at[s->hi];
     *v = (struct vectors){.k = k, .loop = s};
@@ -274,6 +299,8 @@ static void vectorize(struct ig_loops *k, struct ig_stmt *parent, uint32_t *at) 
     for (uint32_t i = 0; i < s->body.count; i++) {
         if (without_condition(&v, s->body.at[i])->kind == IG_S_STORE) vectorize_store(&v, &s->body.at[i], n_buffers);
     }
+    struct ig_stmt *call = extremes_of_bytes(&v, s);
+    if (call) parent->body.at[*at] = call;
     const struct ig_stmt old = *parent;
     parent->body.at = NULL;
     parent->body.count = parent->body.capacity = 0;

@@ -161,6 +161,23 @@ static bool can_clamp(const struct ig_window *w) {
     return !ig_window_is_argmax(w);
 }
 
+/* Of a maximum, the element at the clamped position is in the window, too, if windows reach into the input and their taps lie side by
+ * side: taken twice it changes nothing. */
+static bool clamps_inside(const struct ig_window *w) {
+    if (w->node.op != IG_OP_pool_max) return false;
+    for (int i = 0; i < w->spatial; i++) {
+        const struct ig_axis *a = &w->axis[i];
+        struct ig_dims *dims = w->k->dims;
+        ig_dim one = ig_dim_const(dims, 1), last = ig_dim_const(dims, a->taps - 1);
+        if (a->dilation != 1 || ig_dim_less(dims, last, a->before) != IG_NO) return false;
+        /* The elements from where the last window begins: in - ((out - 1) * stride - before) */
+        ig_dim begin = ig_dim_mul(dims, ig_dim_sub(dims, a->out, one), ig_dim_const(dims, a->stride));
+        ig_dim left = ig_dim_add(dims, ig_dim_sub(dims, a->in, begin), a->before);
+        if (ig_dim_less(dims, ig_dim_const(dims, 0), left) != IG_YES) return false;
+    }
+    return true;
+}
+
 static ig_x clamp(struct ig_window *w, int i, ig_x at) {
     ig_dim last = ig_dim_sub(w->k->dims, w->axis[i].in, ig_dim_const(w->k->dims, 1));
     return ig_x_max(w->k, ig_x_min(w->k, at, dim(w, last)), num(w, 0));
@@ -176,6 +193,7 @@ void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
         if (can_clamp(w)) {
             for (int i = 0; i < w->spatial; i++)
                 in_at[i] = clamp(w, i, in_at[i]);
+            if (clamps_inside(w)) inside = everywhere;
         } else {
             body = ig_s_if(w->k, body, inside);
             inside = everywhere;
