@@ -75,6 +75,15 @@ struct ig_collective_call {
  * died; INGOT_INCOMPATIBLE: one does something else. */
 enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collective_call *call,
                                 struct ingot_error *error);
+/* The same of tensors in GPU memory (nccl.h), in the order of a stream of the driver's, whose GPU is current: returns when the
+ * call is enqueued. INGOT_UNSUPPORTED by groups of CPUs. */
+enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call, void *stream,
+                                   struct ingot_error *error);
+bool ig_group_enqueues(const struct ig_group *group);
+/* While enqueued calls are waited for: the failure of one of them. */
+enum ingot_status ig_group_look(struct ig_group *group, struct ingot_error *error);
+/* Nanoseconds that a wait may take. */
+uint64_t ig_group_limit(const struct ig_group *group);
 /* Returns when all ranks have come. */
 enum ingot_status ig_group_barrier(struct ig_group *group, const char *label, struct ingot_error *error);
 /* Do all ranks bring the same bytes? If not, INGOT_INCOMPATIBLE on all: "rank 1 has another `what`". */

@@ -107,6 +107,37 @@ enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collecti
     return IG_ERR(error, status, "%s", failure.message);
 }
 
+enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call, void *stream,
+                                   struct ingot_error *error) {
+    struct ingot_error failure;
+    IG_TRY(ig_group_failure(group, error));
+    enum ingot_status status = check(group, call, &failure);
+    if (status == INGOT_OK && !group->api->enqueue)
+        status = ig_error_set(&failure, INGOT_UNSUPPORTED, "%s '%s': %s does not connect GPUs",
+                              ig_collective_name(call->what.kind), call->label, group->transport);
+    if (status == INGOT_OK) status = group->api->enqueue(group, call, stream, &failure);
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_group_fail(group, status, failure.message);
+    return IG_ERR(error, status, "%s", failure.message);
+}
+
+bool ig_group_enqueues(const struct ig_group *group) {
+    return group->api->enqueue;
+}
+
+enum ingot_status ig_group_look(struct ig_group *group, struct ingot_error *error) {
+    struct ingot_error failure;
+    IG_TRY(ig_group_failure(group, error));
+    enum ingot_status status = group->api->look ? group->api->look(group, &failure) : INGOT_OK;
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_group_fail(group, status, failure.message);
+    return IG_ERR(error, status, "%s", failure.message);
+}
+
+uint64_t ig_group_limit(const struct ig_group *group) {
+    return group->limit;
+}
+
 enum ingot_status ig_group_barrier(struct ig_group *group, const char *label, struct ingot_error *error) {
     const struct ig_collective_sizes nothing = {0};
     return ig_group_call(

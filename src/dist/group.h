@@ -10,6 +10,11 @@ struct ig_group_api {
      * together. */
     enum ingot_status (*call)(struct ig_group *group, const struct ig_collective_call *call, uint64_t signature,
                               struct ingot_error *error);
+    /* Of tensors in GPU memory, on a stream of the driver's; and whether what was enqueued has failed since. NULL: not at
+     * all. */
+    enum ingot_status (*enqueue)(struct ig_group *group, const struct ig_collective_call *call, void *stream,
+                                 struct ingot_error *error);
+    enum ingot_status (*look)(struct ig_group *group, struct ingot_error *error);
     /* Tells other ranks that this one has failed. */
     void (*fail)(struct ig_group *group, const char *reason);
 };
@@ -28,7 +33,12 @@ struct ig_group {
 void ig_group_init(struct ig_group *group, const struct ig_group_api *api, uint32_t rank, uint32_t ranks,
                    const struct ig_group_options *options);
 
-/* ---- Local parts of collectives, for back ends that move bytes only ---------------------------------------------- */
+/* ig_group_test with the calls that it is about made by `call`, on host memory. */
+typedef enum ingot_status (*ig_group_caller)(struct ig_group *group, const struct ig_collective_call *call,
+                                             struct ingot_error *error);
+enum ingot_status ig_group_test_by(struct ig_group *group, ig_group_caller call, struct ingot_error *error);
+
+/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
 /* The elements of all dims, parts not included; and the sum of the parts. */
 size_t ig_sizes_block(const struct ig_collective_sizes *sizes);

@@ -11,6 +11,7 @@ enum { SMALL = 3, LARGE = 30000 }; /* elements of the innermost dim */
 
 struct trial {
     struct ig_group *group;
+    ig_group_caller call;
     struct ig_collective_sizes sizes;
     float *source, *destination; /* as large as any of them needs */
 };
@@ -71,11 +72,8 @@ static enum ingot_status try(struct trial *t, uint32_t kind, uint32_t peer, stru
     for (size_t i = 0; i < source / sizeof(float); i++)
         t->source[i] = value(t->group->rank, i);
     memset(t->destination, 0xff, destination);
-    IG_TRY(ig_group_call(
-        t->group,
-        &(struct ig_collective_call){
-            .what = what, .sizes = &sizes, .source = t->source, .destination = t->destination, .label = "self-test"},
-        error));
+    const struct ig_collective_call call = {what, &sizes, t->source, t->destination, "self-test", NULL};
+    IG_TRY(t->call(t->group, &call, error));
     for (size_t i = 0; i < destination / sizeof(float); i++) {
         if (t->destination[i] == expected(t, &what, i)) continue;
         char text[INGOT_ERROR_MESSAGE_SIZE];
@@ -110,7 +108,11 @@ static enum ingot_status try_all(struct trial *t, struct ingot_error *error) {
 }
 
 enum ingot_status ig_group_test(struct ig_group *group, struct ingot_error *error) {
-    struct trial t = {.group = group, .sizes = {.outer = 2}};
+    return ig_group_test_by(group, ig_group_call, error);
+}
+
+enum ingot_status ig_group_test_by(struct ig_group *group, ig_group_caller call, struct ingot_error *error) {
+    struct trial t = {.group = group, .call = call, .sizes = {.outer = 2}};
     for (uint32_t r = 0; r < group->ranks; r++)
         t.sizes.parts[r] = r % 3;
     t.sizes.parts[0] = 1;

@@ -1,0 +1,353 @@
+/*
+ * Groups of GPUs over NCCL 2.18 to 2.x, which is loaded at run time; see nccl.h. Its API: NCCL user guide, and nccl.h of 2.18,
+ * of whose configuration this has the beginning: libraries take the size and the version of what they are given.
+ *
+ * Communicators do not block, so that every wait here is a loop with a time limit; one that fails is aborted, which ends its
+ * kernels on the GPU. A communicator has at most 8 blocks, since each takes memory.
+ *
+ * NCCL adds up in an order of its own: all ranks get the same bits, and two ranks those of any order.
+ */
+#define _GNU_SOURCE
+#include "dist/nccl.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/stop.h"
+#include "dist/group.h"
+
+#define OLDEST 21800
+#define MOST_BLOCKS 8
+/* Lines of a part that are moved one by one. */
+#define MOST_LINES 64u
+
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 };
+typedef int nccl_result;
+typedef struct ncclComm *nccl_comm;
+
+struct nccl_id {
+    char bytes[128];
+};
+
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share;
+};
+
+struct library {
+    void *file;
+    int version;
+    nccl_result (*GetVersion)(int *version);
+    const char *(*GetErrorString)(nccl_result result);
+    const char *(*GetLastError)(nccl_comm comm);
+    nccl_result (*GetUniqueId)(struct nccl_id *id);
+    nccl_result (*CommInitRankConfig)(nccl_comm *comm, int ranks, struct nccl_id id, int rank,
+                                      struct nccl_config *config);
+    nccl_result (*CommGetAsyncError)(nccl_comm comm, nccl_result *result);
+    nccl_result (*CommFinalize)(nccl_comm comm);
+    nccl_result (*CommDestroy)(nccl_comm comm);
+    nccl_result (*CommAbort)(nccl_comm comm);
+    nccl_result (*GroupStart)(void);
+    nccl_result (*GroupEnd)(void);
+    nccl_result (*AllReduce)(const void *from, void *to, size_t count, int type, int op, nccl_comm comm, void *stream);
+    nccl_result (*AllGather)(const void *from, void *to, size_t count, int type, nccl_comm comm, void *stream);
+    nccl_result (*ReduceScatter)(const void *from, void *to, size_t count, int type, int op, nccl_comm comm,
+                                 void *stream);
+    nccl_result (*Reduce)(const void *from, void *to, size_t count, int type, int op, int root, nccl_comm comm,
+                          void *stream);
+    nccl_result (*Broadcast)(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
+                             void *stream);
+    nccl_result (*Send)(const void *from, size_t count, int type, int peer, nccl_comm comm, void *stream);
+    nccl_result (*Recv)(void *to, size_t count, int type, int peer, nccl_comm comm, void *stream);
+};
+
+#define SYMBOL(name) \
+    { "nccl" #name, offsetof(struct library, name) }
+static const struct {
+    const char *name;
+    size_t at; /* in the table */
+} symbols[] = {
+    SYMBOL(GetVersion),
+    SYMBOL(GetErrorString),
+    SYMBOL(GetLastError),
+    SYMBOL(GetUniqueId),
+    SYMBOL(CommInitRankConfig),
+    SYMBOL(CommGetAsyncError),
+    SYMBOL(CommFinalize),
+    SYMBOL(CommDestroy),
+    SYMBOL(CommAbort),
+    SYMBOL(GroupStart),
+    SYMBOL(GroupEnd),
+    SYMBOL(AllReduce),
+    SYMBOL(AllGather),
+    SYMBOL(ReduceScatter),
+    SYMBOL(Reduce),
+    SYMBOL(Broadcast),
+    SYMBOL(Send),
+    SYMBOL(Recv),
+};
+
+struct nccl_group {
+    struct ig_group base;
+    struct ig_group *host;
+    struct library nccl;
+    nccl_comm comm; /* NULL: not connected yet, or aborted */
+};
+
+/* ---- The library ------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status load(const char *given, struct library *l, struct ingot_error *error) {
+    static const char *const names[] = {"libnccl.so.2", "libnccl.so"};
+    if (given) l->file = dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; !given && !l->file && i < sizeof names / sizeof *names; i++)
+        l->file = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!l->file && given) return IG_ERR(error, INGOT_DEVICE, "cannot load NCCL: %s", dlerror());
+    if (!l->file)
+        return IG_ERR(error, INGOT_DEVICE,
+                      "GPUs that compute together need NCCL: found neither libnccl.so.2 nor libnccl.so (the package "
+                      "libnccl2, or nvidia-nccl-cu12 of PyPI in LD_LIBRARY_PATH)");
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *found = dlsym(l->file, symbols[i].name);
+        if (!found) return IG_ERR(error, INGOT_UNSUPPORTED, "this NCCL has no %s, which 2.18 has", symbols[i].name);
+        memcpy((char *)l + symbols[i].at, &found, sizeof found);
+    }
+    if (l->GetVersion(&l->version) != NCCL_SUCCESS || l->version < OLDEST)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "NCCL is %d.%d: at least 2.18 is needed", l->version / 10000,
+                      l->version / 100 % 100);
+    return INGOT_OK;
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status say(const struct nccl_group *group, const char *what, nccl_result result,
+                             struct ingot_error *error) {
+    const char *more = group->comm ? group->nccl.GetLastError(group->comm) : NULL;
+    return IG_ERR(error, INGOT_DEVICE, "%s: %s says '%s'%s%.300s", what, group->base.transport,
+                  group->nccl.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
+}
+
+/* A call that has returned `result` may go on in the background. */
+static enum ingot_status settle(struct nccl_group *group, const char *what, nccl_result result,
+                                struct ingot_error *error) {
+    const uint64_t begin = ig_clock();
+    while (result == NCCL_IN_PROGRESS) {
+        nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
+        if (asked != NCCL_SUCCESS) result = asked;
+        if (result != NCCL_IN_PROGRESS) break;
+        if (ig_clock() - begin > group->base.limit)
+            return IG_ERR(error, INGOT_TIMEOUT, "%s: rank %u waited %.3g s for the others in %s", what,
+                          group->base.rank, (double)group->base.limit / 1e9, group->base.transport);
+        ig_clock_pause(begin);
+    }
+    return result == NCCL_SUCCESS ? INGOT_OK : say(group, what, result, error);
+}
+
+/* ---- Connecting -------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status connect_ranks(struct nccl_group *group, struct ingot_error *error) {
+    struct nccl_id id = {{0}};
+    struct nccl_config config = {.size = sizeof config,
+                                 .magic = 0xcafebeef,
+                                 .version = OLDEST,
+                                 .blocking = 0,
+                                 .cga_cluster_size = INT_MIN,
+                                 .min_ctas = INT_MIN,
+                                 .max_ctas = MOST_BLOCKS,
+                                 .split_share = INT_MIN};
+    const struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof id};
+    nccl_result result = group->base.rank == 0 ? group->nccl.GetUniqueId(&id) : NCCL_SUCCESS;
+    if (result != NCCL_SUCCESS) return say(group, "ncclGetUniqueId", result, error);
+    IG_TRY(ig_group_call(
+        group->host,
+        &(struct ig_collective_call){{IG_BROADCAST, INGOT_U8, 0, 0}, &sizes, &id, &id, "the beginning of NCCL", NULL},
+        error));
+    result = group->nccl.CommInitRankConfig(&group->comm, (int)group->base.ranks, id, (int)group->base.rank, &config);
+    return settle(group, "ncclCommInitRankConfig", result, error);
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+/* NCCL's numbers of types that it adds up; -1: none. It moves bytes of all others. */
+static int type_of(uint32_t dtype) {
+    static const int types[INGOT_DTYPE_COUNT] = {
+        [INGOT_I8] = 1,  [INGOT_U8] = 2,  [INGOT_I32] = 3, [INGOT_U32] = 4,   [INGOT_I64] = 5, [INGOT_U64] = 6,
+        [INGOT_F16] = 7, [INGOT_F32] = 8, [INGOT_F64] = 9, [INGOT_BF16] = 10, [INGOT_BOOL] = 2};
+    return types[dtype] - 1;
+}
+
+/* Of booleans a sum is whether any is true. */
+static int op_of(const struct ig_collective *what) {
+    static const int ops[IG_REDUCTION_COUNT] = {[IG_REDUCE_SUM] = 0, [IG_REDUCE_MAX] = 2, [IG_REDUCE_MIN] = 3};
+    return what->dtype == INGOT_BOOL && what->reduction == IG_REDUCE_SUM ? ops[IG_REDUCE_MAX] : ops[what->reduction];
+}
+
+enum { BYTES = 1 }; /* ncclUint8 */
+
+struct call {
+    struct nccl_group *group;
+    const struct ig_collective_call *call;
+    void *stream;
+    size_t element; /* bytes */
+    const char *source;
+    char *destination;
+};
+
+static bool has_equal_parts(const struct call *c) {
+    const struct ig_collective_sizes *s = c->call->sizes;
+    for (uint32_t r = 1; r < c->group->base.ranks; r++)
+        if (s->parts[r] != s->parts[0]) return false;
+    return s->outer == 1;
+}
+
+/* Parts that differ, or lie apart: line by line, each rank's from it or to it. */
+static nccl_result move_parts(const struct call *c, bool reduce) {
+    const struct ig_collective_sizes *s = c->call->sizes;
+    const struct library *nccl = &c->group->nccl;
+    const uint32_t rank = c->group->base.rank, ranks = c->group->base.ranks;
+    const size_t whole = ig_sizes_whole(s, ranks) * s->inner;
+    nccl_result result = nccl->GroupStart();
+    for (size_t line = 0; line < s->outer; line++) {
+        for (uint32_t r = 0; result == NCCL_SUCCESS && r < ranks; r++) {
+            const size_t count = s->parts[r] * s->inner, before = ig_sizes_before(s, r) * s->inner;
+            const size_t in_whole = (line * whole + before) * c->element;
+            const size_t in_part = line * s->parts[rank] * s->inner * c->element; /* of this rank's own */
+            if (count == 0) continue;
+            if (reduce)
+                result =
+                    nccl->Reduce(c->source + in_whole, c->destination + in_part, count, type_of(c->call->what.dtype),
+                                 op_of(&c->call->what), (int)r, c->group->comm, c->stream);
+            else
+                result = nccl->Broadcast(r == rank ? c->source + in_part : c->destination + in_whole,
+                                         c->destination + in_whole, count * c->element, BYTES, (int)r, c->group->comm,
+                                         c->stream);
+        }
+    }
+    nccl_result end = nccl->GroupEnd();
+    return result == NCCL_SUCCESS ? end : result;
+}
+
+static nccl_result all_to_all(const struct call *c) {
+    const struct library *nccl = &c->group->nccl;
+    const size_t block = ig_sizes_block(c->call->sizes) * c->element;
+    nccl_result result = nccl->GroupStart();
+    for (uint32_t r = 0; result == NCCL_SUCCESS && r < c->group->base.ranks; r++) {
+        result = nccl->Send(c->source + r * block, block, BYTES, (int)r, c->group->comm, c->stream);
+        if (result == NCCL_SUCCESS)
+            result = nccl->Recv(c->destination + r * block, block, BYTES, (int)r, c->group->comm, c->stream);
+    }
+    nccl_result end = nccl->GroupEnd();
+    return result == NCCL_SUCCESS ? end : result;
+}
+
+static nccl_result enqueue_kind(const struct call *c) {
+    const struct ig_collective *what = &c->call->what;
+    const struct library *nccl = &c->group->nccl;
+    nccl_comm comm = c->group->comm;
+    const size_t block = ig_sizes_block(c->call->sizes), part = block * c->call->sizes->parts[0];
+    switch ((enum ig_collective_kind)what->kind) {
+    case IG_ALL_REDUCE:
+        return nccl->AllReduce(c->source, c->destination, block, type_of(what->dtype), op_of(what), comm, c->stream);
+    case IG_ALL_GATHER:
+        if (!has_equal_parts(c)) return move_parts(c, false);
+        return nccl->AllGather(c->source, c->destination, part * c->element, BYTES, comm, c->stream);
+    case IG_REDUCE_SCATTER:
+        if (!has_equal_parts(c)) return move_parts(c, true);
+        return nccl->ReduceScatter(c->source, c->destination, part, type_of(what->dtype), op_of(what), comm, c->stream);
+    case IG_ALL_TO_ALL: return all_to_all(c);
+    case IG_BROADCAST:
+        return nccl->Broadcast(c->source, c->destination, block * c->element, BYTES, (int)what->peer, comm, c->stream);
+    case IG_SEND: return nccl->Send(c->source, block * c->element, BYTES, (int)what->peer, comm, c->stream);
+    case IG_RECEIVE: return nccl->Recv(c->destination, block * c->element, BYTES, (int)what->peer, comm, c->stream);
+    case IG_COLLECTIVE_COUNT: break;
+    }
+    return NCCL_SUCCESS;
+}
+
+static enum ingot_status check(const struct ig_collective_call *call, struct ingot_error *error) {
+    const struct ig_collective *what = &call->what;
+    if (ig_collective_reduces(what->kind) && type_of(what->dtype) < 0)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "%s '%s': NCCL does not reduce %s", ig_collective_name(what->kind),
+                      call->label, ingot_dtype_name((enum ingot_dtype)what->dtype));
+    if (ig_collective_divides(what->kind) && call->sizes->outer > MOST_LINES)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "%s '%s': parts of more than %u lines are not moved between GPUs",
+                      ig_collective_name(what->kind), call->label, MOST_LINES);
+    return INGOT_OK;
+}
+
+static enum ingot_status enqueue(struct ig_group *base, const struct ig_collective_call *call, void *stream,
+                                 struct ingot_error *error) {
+    struct nccl_group *group = (struct nccl_group *)base;
+    IG_TRY(check(call, error));
+    if (!group->comm) IG_TRY(connect_ranks(group, error));
+    const struct call c = {
+        group, call, stream, ingot_dtype_size((enum ingot_dtype)call->what.dtype), call->source, call->destination};
+    return settle(group, call->label, enqueue_kind(&c), error);
+}
+
+/* What went wrong on the GPU since. */
+static enum ingot_status look(struct ig_group *base, struct ingot_error *error) {
+    struct nccl_group *group = (struct nccl_group *)base;
+    nccl_result result = NCCL_SUCCESS;
+    if (!group->comm) return INGOT_OK;
+    nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
+    if (asked != NCCL_SUCCESS) result = asked;
+    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS) return INGOT_OK;
+    return say(group, "a collective", result, error);
+}
+
+/* ---- Seats ------------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status call(struct ig_group *base, const struct ig_collective_call *call, uint64_t signature,
+                              struct ingot_error *error) {
+    return ig_group_call(((struct nccl_group *)base)->host, call, error);
+}
+
+static void fail(struct ig_group *base, const char *reason) {
+    struct nccl_group *group = (struct nccl_group *)base;
+    if (group->comm) group->nccl.CommAbort(group->comm);
+    group->comm = NULL;
+    ig_group_fail(group->host, base->failure.status, reason);
+}
+
+static void destroy(struct ig_group *base) {
+    struct nccl_group *group = (struct nccl_group *)base;
+    struct ingot_error ignored;
+    if (group->comm && settle(group, "ncclCommFinalize", group->nccl.CommFinalize(group->comm), &ignored) == INGOT_OK)
+        group->nccl.CommDestroy(group->comm);
+    else if (group->comm)
+        group->nccl.CommAbort(group->comm);
+    ig_group_destroy(group->host);
+    if (group->nccl.file) dlclose(group->nccl.file);
+    ig_release(base->allocator, group, sizeof *group);
+}
+
+static const struct ig_group_api api = {
+    .destroy = destroy, .call = call, .fail = fail, .enqueue = enqueue, .look = look};
+
+enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, struct ig_group **out_seat,
+                                 struct ingot_error *error) {
+    const struct ig_group_options options = {.allocator = host->allocator, .seconds = (double)host->limit / 1e9};
+    struct nccl_group *group = ig_allocate(host->allocator, sizeof *group, _Alignof(struct nccl_group));
+    if (!group) {
+        ig_group_destroy(host);
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of GPUs");
+    }
+    ig_group_init(&group->base, &api, host->rank, host->ranks, &options);
+    group->host = host;
+    group->base.neighbours = host->neighbours;
+    enum ingot_status status = load(library, &group->nccl, error);
+    if (status != INGOT_OK) {
+        destroy(&group->base);
+        return status;
+    }
+    snprintf(group->base.transport, sizeof group->base.transport, "NCCL %d.%d.%d", group->nccl.version / 10000,
+             group->nccl.version / 100 % 100, group->nccl.version % 100);
+    *out_seat = &group->base;
+    return INGOT_OK;
+}
