@@ -265,7 +265,8 @@ struct ingot_load_options {
     const struct ingot_allocator *allocator; /* borrowed for the engine's life */
     enum ingot_verify verify;
     /* Threads of this process among which each run is divided as among ranks: the engine must have been built for so
-     * many. Each context has threads of its own for them, and is used like any other. 0 and 1: one. */
+     * many. Each context has threads of its own for them, and is used like any other; on GPUs, a rank has the GPU that many
+     * places behind the context's `device`. 0 and 1: one. */
     unsigned ranks;
     struct ingot_group *group; /* or the group whose rank this process is; the engine holds a reference. NULL: none */
 };

@@ -26,7 +26,8 @@ struct ingot_context {
     uint32_t n_ranks;           /* of this process */
     int ordinal;                /* of the GPU; 0 for the CPU */
     struct ig_resident resident;
-    bool has_resident; /* uses what the engine has there */
+    bool has_resident;                        /* uses what the engine has there */
+    struct ig_resident others[IG_MOST_RANKS]; /* on GPUs of this process's other ranks; no weights: none */
 };
 
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
@@ -77,23 +78,29 @@ static unsigned copying_threads(const struct ingot_context *context, const struc
     return threads < COPYING_THREADS ? threads : COPYING_THREADS;
 }
 
-struct rank_opener {
-    struct ingot_context *context;
-    const struct ingot_context_options *options;
-};
-
-static enum ingot_status open_rank(void *user, uint32_t rank, struct ig_device **out_device,
+/* Ranks on CPUs share the code and weights of rank 0; those on GPUs have the GPUs behind the caller's. */
+static enum ingot_status open_rank(void *user, uint32_t rank, struct ig_context_config *inout_context,
                                    struct ingot_error *error) {
-    const struct rank_opener *o = user;
-    return ig_device_cpu_create(computing_threads(o->context, o->options), o->context->allocator, out_device, error);
+    struct ingot_context *context = user;
+    struct ig_resident *resident = &context->others[rank];
+    const int ordinal = context->ordinal + (int)rank;
+    if (context->device->host_memory)
+        return ig_device_cpu_create(context->device->threads, context->allocator, &inout_context->device, error);
+    IG_TRY(open_gpu(ordinal, context->allocator, &inout_context->device, error));
+    enum ingot_status status = ig_resident_store_get(&context->engine->resident, open_gpu, ordinal, resident, error);
+    if (status != INGOT_OK) {
+        ig_device_release(inout_context->device);
+        return status;
+    }
+    inout_context->weights = resident->weights;
+    inout_context->module = resident->module;
+    return INGOT_OK;
 }
 
 /* What several ranks cannot do with the memory of one caller. */
 static enum ingot_status check_ranks(const struct ingot_context *context, const struct ingot_context_options *options,
                                      struct ingot_error *error) {
     const struct ingot_engine *engine = context->engine;
-    if (ig_target_is_gpu(engine->file.target))
-        return IG_ERR(error, INGOT_UNSUPPORTED, "an engine for GPUs is not divided among threads of a process");
     if (options->arena)
         return IG_ERR(error, INGOT_UNSUPPORTED,
                       "a context of %u ranks cannot share an arena, which belongs to one run at a time",
@@ -107,14 +114,14 @@ static enum ingot_status check_ranks(const struct ingot_context *context, const 
 
 static enum ingot_status make_ranks(struct ingot_context *context, const struct ingot_context_options *options,
                                     const struct ig_context_config *config, struct ingot_error *error) {
-    struct rank_opener opener = {context, options};
     IG_TRY(check_ranks(context, options, error));
     IG_TRY(ig_ranks_create(&(struct ig_ranks_config){.allocator = context->allocator,
                                                      .views = context->engine->views,
                                                      .context = config,
                                                      .open = open_rank,
-                                                     .user = &opener,
-                                                     .count = context->n_ranks},
+                                                     .user = context,
+                                                     .count = context->n_ranks,
+                                                     .gpus = !context->device->host_memory},
                            &context->ranks, error));
     context->context = ig_ranks_context(context->ranks, 0);
     return INGOT_OK;
@@ -153,6 +160,7 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .machine = options->profile ? &machine : NULL,
                                        .whole_batches = options->whole_batches,
                                        .timing = options->timing};
+    if (context->engine->group && gpu) IG_TRY(ig_group_use_gpus(context->engine->group, error));
     if (context->n_ranks > 1) return make_ranks(context, options, &config, error);
     config.group = context->engine->group ? context->engine->group->seat : NULL;
     const struct ig_engine_file *file = context->engine->views ? context->engine->views : &context->engine->file;
@@ -199,6 +207,9 @@ void ingot_context_destroy(struct ingot_context *context) {
         ig_ranks_destroy(context->ranks);
     else
         ig_context_destroy(context->context);
+    for (uint32_t r = 1; r < context->n_ranks; r++)
+        if (context->others[r].weights)
+            ig_resident_store_put(&context->engine->resident, context->ordinal + (int)r, &context->others[r]);
     if (context->has_resident) ig_resident_store_put(&context->engine->resident, context->ordinal, &context->resident);
     ig_device_release(context->device); /* leases may go on using it */
     ingot_arena_release(context->arena);
@@ -267,12 +278,18 @@ enum ingot_status ingot_context_set_output_fresh(struct ingot_context *context, 
 }
 
 /* The runs in flight end with the old ones. */
+static struct ig_resident *resident_of(struct ingot_context *context, uint32_t rank) {
+    return context->others[rank].weights ? &context->others[rank] : &context->resident;
+}
+
 static enum ingot_status take_new_weights(struct ingot_context *context, struct ingot_error *error) {
     for (uint32_t r = 0; r < context->n_ranks; r++)
-        IG_TRY(ig_context_set_weights(rank_of(context, r), context->resident.weights, error)); /* waits */
-    ig_resident_store_switch(&context->engine->resident, &context->resident);
+        IG_TRY(ig_context_set_weights(rank_of(context, r), resident_of(context, r)->weights, error)); /* waits */
     for (uint32_t r = 0; r < context->n_ranks; r++)
-        IG_TRY(ig_context_set_weights(rank_of(context, r), context->resident.weights, error));
+        if (r == 0 || context->others[r].weights)
+            ig_resident_store_switch(&context->engine->resident, resident_of(context, r));
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+        IG_TRY(ig_context_set_weights(rank_of(context, r), resident_of(context, r)->weights, error));
     return INGOT_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "api/options.h"
 #include "base/memory.h"
+#include "dist/nccl.h"
 #include "engine/format.h"
 
 static enum ingot_status read_options(const struct ingot_group_options *given, struct ig_join_options *out_options,
@@ -88,4 +89,9 @@ enum ingot_status ig_group_accept(struct ingot_group *group, const struct ig_eng
     IG_TRY(ig_group_test(group->seat, error));
     group->is_tested = true;
     return INGOT_OK;
+}
+
+enum ingot_status ig_group_use_gpus(struct ingot_group *group, struct ingot_error *error) {
+    if (ig_group_enqueues(group->seat)) return INGOT_OK;
+    return ig_nccl_create(group->seat, NULL, &group->seat, error);
 }

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/stop.h"
-#include "dist/dist.h"
+#include "dist/nccl.h"
 
 /* How long a thread looks for the next run, or for the end of this one, before it sleeps. */
 #define AWAKE 1000000u /* nanoseconds */
@@ -113,7 +113,7 @@ static const struct member *find_cause(const struct ig_ranks *ranks) {
 static void renew(struct ig_ranks *ranks) {
     struct ig_group *seats[IG_MOST_RANKS];
     for (uint32_t r = 0; r < ranks->count; r++)
-        seats[r] = ranks->members[r].seat;
+        seats[r] = ig_nccl_renew(ranks->members[r].seat);
     ig_group_renew_local(seats, ranks->count);
     ranks->has_failed = false;
 }
@@ -154,8 +154,8 @@ static enum ingot_status make_member(struct ig_ranks *ranks, uint32_t rank, cons
     struct member *member = &ranks->members[rank];
     struct ig_context_config context = *config->context;
     if (rank > 0) {
-        IG_TRY(config->open(config->user, rank, &member->device, error));
-        context.device = member->device;
+        IG_TRY(config->open(config->user, rank, &context, error));
+        member->device = context.device;
         context.profile = false;
         context.timing = false;
     }
@@ -187,6 +187,8 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
         turn_init(&ranks->members[r].begun);
         turn_init(&ranks->members[r].ended);
     }
+    for (uint32_t r = 0; status == INGOT_OK && config->gpus && r < config->count; r++)
+        status = ig_nccl_create(seats[r], NULL, &ranks->members[r].seat, error);
     for (uint32_t r = 0; status == INGOT_OK && r < config->count; r++)
         status = make_member(ranks, r, config, error);
     if (status == INGOT_OK)

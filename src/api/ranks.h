@@ -12,13 +12,14 @@ struct ig_ranks;
 
 struct ig_ranks_config {
     const struct ingot_allocator *allocator;
-    const struct ig_engine_file *views; /* by rank */
-    const struct ig_context_config
-        *context; /* of rank 0, whose device is the caller's; others' differ in seat and device */
-    /* Opens the device of a rank; it is the ranks'. */
-    enum ingot_status (*open)(void *user, uint32_t rank, struct ig_device **out_device, struct ingot_error *error);
+    const struct ig_engine_file *views;      /* by rank */
+    const struct ig_context_config *context; /* of rank 0, whose device is the caller's */
+    /* Opens the device of another rank, which is the ranks', and changes what of the configuration depends on it. */
+    enum ingot_status (*open)(void *user, uint32_t rank, struct ig_context_config *inout_context,
+                              struct ingot_error *error);
     void *user;
     uint32_t count; /* at least 2 */
+    bool gpus;      /* their devices are GPUs */
 };
 
 /* `config->context` and what it points to need not outlive the call, but for what a context borrows. */

@@ -106,6 +106,8 @@ struct ig_device_api {
     /* Never uses the caller's stream again, whose work has been done: the caller may destroy it. NULL where there are
      * none. */
     void (*stream_let_go)(struct ig_device *, struct ig_stream *stream);
+    /* The driver's stream behind this one, for libraries that enqueue on it. NULL where there are none. */
+    void *(*stream_native)(struct ig_device *, const struct ig_stream *stream);
     /* Whether the caller is capturing its stream: what is enqueued there becomes part of a graph of the caller's, and
      * runs whenever that is launched. NULL where there is no such thing. */
     bool (*stream_is_captured)(struct ig_device *, const struct ig_stream *stream);

@@ -334,20 +334,24 @@ enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, str
                                  struct ingot_error *error) {
     const struct ig_group_options options = {.allocator = host->allocator, .seconds = (double)host->limit / 1e9};
     struct nccl_group *group = ig_allocate(host->allocator, sizeof *group, _Alignof(struct nccl_group));
-    if (!group) {
-        ig_group_destroy(host);
-        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of GPUs");
-    }
+    if (!group) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of GPUs");
     ig_group_init(&group->base, &api, host->rank, host->ranks, &options);
-    group->host = host;
     group->base.neighbours = host->neighbours;
     enum ingot_status status = load(library, &group->nccl, error);
     if (status != INGOT_OK) {
-        destroy(&group->base);
+        if (group->nccl.file) dlclose(group->nccl.file);
+        ig_release(host->allocator, group, sizeof *group);
         return status;
     }
+    group->host = host;
     snprintf(group->base.transport, sizeof group->base.transport, "NCCL %d.%d.%d", group->nccl.version / 10000,
              group->nccl.version / 100 % 100, group->nccl.version % 100);
     *out_seat = &group->base;
     return INGOT_OK;
+}
+
+struct ig_group *ig_nccl_renew(struct ig_group *seat) {
+    if (seat->api != &api) return seat;
+    seat->failure.status = INGOT_OK;
+    return ((struct nccl_group *)seat)->host;
 }

@@ -130,10 +130,10 @@ __attribute__((constructor)) static void begin(void) {
     mode = (struct emulator_options){.backwards = strstr(words, "backwards") != NULL,
                                      .late = strstr(words, "late") != NULL,
                                      .races = strstr(words, "no-races") == NULL};
-    const char *sm = strstr(words, "sm_");
+    const char *sm = strstr(words, "sm_"), *gpus = strstr(words, "gpus_");
     *fake_cuda_state() =
         (struct fake_cuda){.version = 13000,
-                           .devices = 1,
+                           .devices = gpus ? atoi(gpus + 5) : 1,
                            .sm = sm ? atoi(sm + 3) : 90,
                            .pools = 1,
                            .memory = (size_t)64 << 30,

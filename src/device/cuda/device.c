@@ -173,6 +173,10 @@ static bool is_captured(struct ig_cuda *cuda, CUstream native) {
     return cuda->driver.cuStreamIsCapturing(native, &status) == CUDA_SUCCESS && status != 0;
 }
 
+static void *stream_native(struct ig_device *device, const struct ig_stream *stream) {
+    return stream->handle;
+}
+
 static bool stream_is_captured(struct ig_device *device, const struct ig_stream *stream) {
     return stream->adopted && is_captured(ig_cuda_of(device), stream->handle);
 }
@@ -522,6 +526,7 @@ static const struct ig_device_api api = {
     .stream_create = stream_create,
     .stream_adopt = stream_adopt,
     .stream_let_go = stream_let_go,
+    .stream_native = stream_native,
     .stream_is_captured = stream_is_captured,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,

@@ -108,6 +108,7 @@ struct ig_context {
     bool dropped;                     /* its results were given up, but it may be in flight */
     bool in_graph;                    /* the only run is part of a graph of the caller's: no events, no other run */
     struct ig_event *marks[IG_MARKS]; /* NULL: no timing */
+    struct ig_event *together;        /* the end of a run's steps; NULL: it needs no other rank */
     bool timed;                       /* `marks` belong to a run that has completed successfully */
 };
 

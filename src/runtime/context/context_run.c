@@ -189,6 +189,24 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return stopped != INGOT_OK ? stopped : status;
 }
 
+/* What was enqueued on a GPU ends only if all ranks have come. */
+static enum ingot_status await_ranks(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    const uint64_t begin = ig_clock();
+    bool done = false;
+    IG_TRY(device->api->event_record(device, stream, context->together, error));
+    for (;;) {
+        IG_TRY(device->api->event_await(device, context->together, false, &done, error));
+        if (done) return INGOT_OK;
+        IG_TRY(ig_group_look(context->env.group, error));
+        if (ig_clock() - begin > ig_group_limit(context->env.group))
+            return IG_ERR(error, INGOT_TIMEOUT, "a run of rank %u of %u did not end within %.3g s: a rank is missing",
+                          ig_group_rank(context->env.group), ig_group_ranks(context->env.group),
+                          (double)ig_group_limit(context->env.group) / 1e9);
+        ig_clock_pause(begin);
+    }
+}
+
 /* A failure of one rank is the other ranks' too, who wait for it. */
 static enum ingot_status walk_together(struct ig_context *context, struct ig_stream *stream,
                                        struct ingot_error *error) {
@@ -196,6 +214,7 @@ static enum ingot_status walk_together(struct ig_context *context, struct ig_str
     struct ingot_error own;
     if (!group) return walk(context, stream, error);
     enum ingot_status status = walk(context, stream, &own);
+    if (status == INGOT_OK && context->together) status = await_ranks(context, stream, &own);
     if (status == INGOT_OK) return ig_group_failure(group, error);
     ig_group_fail(group, status, own.message);
     return IG_ERR(error, status, "%s", own.message);

@@ -38,7 +38,7 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
     if (ranks != made_for)
         return IG_ERR(error, INGOT_INCOMPATIBLE, "%s: the plan is for %u ranks, and this is a group of %u", label,
                       made_for, ranks);
-    if (!env->device->api->call_host)
+    if (!env->device->api->call_host && !(ig_frame_enqueues_collectives(env->device) && ig_group_enqueues(env->group)))
         return IG_ERR(error, INGOT_UNSUPPORTED, "%s: ranks cannot compute together on such a device", label);
     struct ig_frame_collective *c = ig_arena_alloc(env->memory, sizeof *c);
     if (!c) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
@@ -52,6 +52,18 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
     c->call = (struct ig_collective_call){.what = *what, .sizes = &c->sizes, .label = label, .stop = env->stop};
     step->collective = c;
     return INGOT_OK;
+}
+
+bool ig_frame_enqueues_collectives(const struct ig_device *device) {
+    return !device->api->call_host && device->api->stream_native;
+}
+
+enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct ig_stream *stream,
+                                              const struct ig_frame_step *step, struct ingot_error *error) {
+    struct ig_collective_call now = step->collective->call;
+    now.source = step->operands[0];
+    now.destination = step->operands[1];
+    return ig_group_enqueue(step->collective->group, &now, device->api->stream_native(device, stream), error);
 }
 
 static void call(void *user, void *const *buffers) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "runtime/frame/collective.h"
 #include "runtime/frame/shape.h"
 
 #define LINE 64
@@ -146,6 +147,8 @@ static enum ingot_status run_loop(struct ig_walk *walk, struct ig_frame *outer, 
 
 static enum ingot_status run_control(struct ig_walk *walk, struct ig_frame *frame, struct ig_frame_step *step,
                                      struct ingot_error *error) {
+    if (step->plan->kind == IG_STEP_COLLECTIVE)
+        return ig_frame_enqueue_collective(walk->device, walk->stream, step, error);
     return step->plan->kind == IG_STEP_IF ? run_if(walk, step, error) : run_loop(walk, frame, step, error);
 }
 
