@@ -7,12 +7,12 @@ static double number(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
 }
 
-/* "tensor, 1.234 ms predicted over NVLink (none 2.345, batch 2.346)" */
+/* "tensor, 1.234 ms estimated, by NVLink (none 2.345, batch 2.346); 1.345 ms by its kernels" */
 static void print_strategy(const json_t *sharding, FILE *to) {
     const json_t *considered = json_object_get(sharding, "considered");
     const char *chosen = json_text(sharding, "strategy");
     bool first = true;
-    fprintf(to, "ranks       %lld: %s%s, %.3f ms predicted, by %s", (long long)json_number(sharding, "ranks"), chosen,
+    fprintf(to, "ranks       %lld: %s%s, %.3f ms estimated, by %s", (long long)json_number(sharding, "ranks"), chosen,
             json_is_true(json_object_get(sharding, "forced")) ? " as asked for" : "", number(sharding, "us") / 1e3,
             json_text(sharding, "link"));
     for (size_t i = 0; i < json_array_size(considered); i++) {
@@ -21,7 +21,10 @@ static void print_strategy(const json_t *sharding, FILE *to) {
         fprintf(to, "%s%s %.3f", first ? " (" : ", ", json_text(one, "strategy"), number(one, "us") / 1e3);
         first = false;
     }
-    fprintf(to, "%s\n", first ? "" : ")");
+    fprintf(to, "%s", first ? "" : ")");
+    double kernels = number(sharding, "kernels_us");
+    if (kernels > 0) fprintf(to, "; %.3f ms by its kernels", (kernels + number(sharding, "links_us")) / 1e3);
+    fputc('\n', to);
 }
 
 static void print_collectives(const json_t *collectives, FILE *to) {

@@ -67,8 +67,8 @@ static void count_level(struct counting *c, struct ig_graph *g, uint32_t subplan
     }
 }
 
-void ig_figures_make(struct ig_graph *g, const struct ig_built_plan *built, const struct ig_kernel_set *set,
-                     const struct ig_sizes *at, struct ig_figures *out_figures) {
+void ig_figures_make(struct ig_graph *g, uint32_t subplan, const struct ig_built_plan *built,
+                     const struct ig_kernel_set *set, const struct ig_sizes *at, struct ig_figures *out_figures) {
     struct counting c = {.plan = &built->plan, .set = set, .figures = out_figures};
     for (uint32_t i = 0; i < built->weights.count; i++)
         c.weights += (double)built->weights.at[i].size;
@@ -79,5 +79,5 @@ void ig_figures_make(struct ig_graph *g, const struct ig_built_plan *built, cons
     *out_figures = (struct ig_figures){.machine = ig_target_machine(set->target, 1),
                                        .sizes = sizes_text(&c, g->job),
                                        .steps = IG_NEW_ARRAY(g->job, struct ig_step_figures, built->plan.n_steps + 1)};
-    count_level(&c, g, 0);
+    count_level(&c, g, subplan);
 }

@@ -23,8 +23,9 @@ struct ig_figures {
     double estimate; /* of regions without a cost model, the floor */
 };
 
-/* `at`: values of the symbols; NULL: the usual ones. */
-void ig_figures_make(struct ig_graph *graph, const struct ig_built_plan *built, const struct ig_kernel_set *set,
-                     const struct ig_sizes *at, struct ig_figures *out_figures);
+/* Of the graph that a main plan was built from, subplan 0 of an engine for one rank. `at`: values of the symbols; NULL: the
+ * usual ones. Collectives count nothing. */
+void ig_figures_make(struct ig_graph *graph, uint32_t subplan, const struct ig_built_plan *built,
+                     const struct ig_kernel_set *set, const struct ig_sizes *at, struct ig_figures *out_figures);
 
 #endif

@@ -312,7 +312,19 @@ static void produce_kept(struct build *b, struct ig_structures *structures, cons
 
 /* ---- The pipeline -------------------------------------------------------------------------------------------------- */
 
+/* What the kernels of each number of ranks take, by their own cost models. */
+static void price_kernels(struct build *b) {
+    for (uint32_t i = 0; i < b->shardings.count; i++) {
+        struct ig_sharding *s = &b->shardings.at[i];
+        struct ig_figures figures;
+        uint32_t subplan = ig_plan_rank_subplan(&b->built.plan, (uint32_t)s->ranks, 0);
+        ig_figures_make(s->graphs[0], subplan, &b->built, &b->kernels, NULL, &figures);
+        if (figures.estimated) s->kernels = figures.estimate;
+    }
+}
+
 static void explain(struct build *b) {
+    price_kernels(b);
     b->explanation.graph = b->graph;
     b->explanation.set = &b->kernels;
     b->explanation.built = &b->built;
@@ -322,7 +334,7 @@ static void explain(struct build *b) {
     b->explanation.compiler = b->compiler.version;
     b->explanation.opt_level = b->options->opt_level;
     b->explanation.precision = ig_precisions_text(b->job, &b->precisions);
-    ig_figures_make(b->graph, &b->built, &b->kernels, NULL, &b->explanation.figures);
+    ig_figures_make(b->graph, 0, &b->built, &b->kernels, NULL, &b->explanation.figures);
 }
 
 static void specialize(struct build *b, struct ig_graph *imported) {
@@ -378,7 +390,7 @@ static void add_point(struct build *b, enum point which, struct ig_counts *count
         if (which == HIGH && s->hi <= BOUND) ig_sizes_set(&at, b->job, symbol, s->hi);
         point->symbols[i] = ig_sizes_of(&at, b->job, symbol);
     }
-    ig_figures_make(b->graph, &b->built, &b->kernels, &at, &point->figures);
+    ig_figures_make(b->graph, 0, &b->built, &b->kernels, &at, &point->figures);
     bool again = counts->n_points > 1 && strcmp(point[-1].figures.sizes, point->figures.sizes) == 0;
     counts->n_points -= again;
 }

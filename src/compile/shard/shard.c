@@ -46,13 +46,16 @@ static bool is_narrow(const struct ingot_build_options *o) {
     return o->precision && (strcmp(o->precision, "fp16") == 0 || strcmp(o->precision, "bf16") == 0);
 }
 
+/* What another strategy must gain: less is within the estimates' errors, and exchanging costs more than time. */
+#define IG_WORTH 0.97
+
 /* The one that is asked for, or the fastest, the simplest of several. */
 static void choose(struct ig_sharding *s, const struct ingot_build_options *o) {
     const int asked = forced(o);
     s->is_forced = asked >= 0;
     for (int i = 0; i < s->n_considered; i++) {
         const char *name = s->considered[i].name;
-        bool is_better = s->considered[i].result.time < 0.999 * s->considered[s->chosen].result.time;
+        bool is_better = s->considered[i].result.time < IG_WORTH * s->considered[s->chosen].result.time;
         if (s->is_forced ? strcmp(name, strategies[asked].name) == 0 : is_better) s->chosen = i;
     }
 }
@@ -144,11 +147,12 @@ static double bytes_at(struct ig_graph *g, ig_value v, const struct ig_sizes *at
     return (double)ig_sizes_guess(at, ig_type_elements(g->dims, type)) * (double)ingot_dtype_size(type->dtype);
 }
 
-/* The collectives of a run, by kind: how many, and the bytes of the values that they are of. */
+/* The collectives of a run, by kind: how many, the bytes of the values that they are of, and what they take in all. */
 static void put_collectives(struct ig_text *t, const struct ig_sharding *s) {
     struct ig_graph *g = s->graphs[0];
     struct ig_sizes at;
     bool first = true;
+    double time = 0;
     ig_sizes_usual(g->dims, g->job, &at);
     ig_text_add(t, "\"collectives\": [");
     for (int op = 0; op < IG_OP_COUNT; op++) {
@@ -158,14 +162,17 @@ static void put_collectives(struct ig_text *t, const struct ig_sharding *s) {
             const struct ig_node *n = &g->nodes.at[id];
             if ((int)n->op != op || !ig_op_is_collective(n->op)) continue;
             count++;
-            bytes += fmax(bytes_at(g, n->in[0], &at), bytes_at(g, n->out, &at));
+            double whole = fmax(bytes_at(g, n->in[0], &at), bytes_at(g, n->out, &at));
+            bytes += whole;
+            time += ig_link_time(s->link, n->op, whole, s->ranks);
         }
         if (!count) continue;
         ig_text_printf(t, "%s{\"op\": \"%s\", \"count\": %u, \"bytes\": %.0f}", first ? "" : ", ",
                        ig_op_info((enum ig_op)op)->name, count, bytes);
         first = false;
     }
-    ig_text_add(t, "], ");
+    ig_text_printf(t, "], \"links_us\": %.1f, ", time);
+    if (s->kernels > 0) ig_text_printf(t, "\"kernels_us\": %.1f, ", s->kernels);
 }
 
 /* How products and convolutions are divided: "whole, axis 1 by (12) x 64 -> axis 2 by (12) x 64". */

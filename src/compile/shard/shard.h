@@ -26,6 +26,7 @@ struct ig_sharding {
     struct ig_graph *graph;   /* what was divided */
     struct ig_graph **graphs; /* by rank */
     uint32_t collectives;     /* of each */
+    double kernels;           /* microseconds of rank 0's kernels by their cost models; 0: they have none */
 };
 
 /* Raises INGOT_INVALID_ARGUMENT naming what is wrong with the options' ranks or sharding. */

@@ -123,19 +123,27 @@ static ig_value to_whole(struct splitter *s, ig_value v) {
     return ig_build_all_reduce(s->to, first.value, s->collectives++, s->plan->ranks, first.layout.reduction);
 }
 
-/* The value in that layout, converted where nobody asked for it before. */
-static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *layout) {
-    const struct form *known = find_form(s, v, layout);
+static ig_value convert(struct splitter *s, ig_value v, const struct ig_layout *layout) {
     const struct ig_layout whole = ig_layout_whole();
-    if (known) return known->value;
-    IG_ASSERT(s->from->job, s->forms[v].list.count > 0 && layout->kind != IG_LAYOUT_PARTIAL);
-    if (layout->kind == IG_LAYOUT_WHOLE) return add_form(s, v, layout, to_whole(s, v));
+    if (layout->kind == IG_LAYOUT_WHOLE) return to_whole(s, v);
     const struct form first = s->forms[v].list.at[0];
     ig_value value = ig_info(s->from, v)->is_const ? divided_constant(s, v, layout) : IG_NO_VALUE;
     if (value == IG_NO_VALUE && first.layout.kind == IG_LAYOUT_PARTIAL && !find_form(s, v, &whole))
         value = reduce_scatter(s, first.value, first.layout.reduction, layout);
-    if (value == IG_NO_VALUE) value = slice(s, form_of(s, v, &whole), layout);
-    return add_form(s, v, layout, value);
+    return value == IG_NO_VALUE ? slice(s, form_of(s, v, &whole), layout) : value;
+}
+
+/* The value in that layout, converted where nobody asked for it before. */
+static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *layout) {
+    const struct form *known = find_form(s, v, layout);
+    if (known) return known->value;
+    IG_ASSERT(s->from->job, s->forms[v].list.count > 0 && layout->kind != IG_LAYOUT_PARTIAL);
+    const char *reader = s->to->origin; /* what converts a value belongs to the node that gave it */
+    const struct ig_node *node = ig_def(s->from, v);
+    if (node) ig_build_origin(s->to, node->origin);
+    ig_value converted = convert(s, v, layout);
+    ig_build_origin(s->to, reader);
+    return add_form(s, v, layout, converted);
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
