@@ -65,7 +65,8 @@ static double bytes_of(const struct search *s, ig_value v) {
 static double share_of(const struct search *s, const struct ig_layout *layout) {
     if (layout->kind != IG_LAYOUT_SPLIT) return 1;
     int64_t count = size_of(s, layout->count);
-    return count > 0 ? (double)((count + s->ranks - 1) / s->ranks) / (double)count : 1;
+    int64_t most = (count + s->ranks - 1) / s->ranks; /* of one rank */
+    return count > 0 ? (double)most / (double)count : 1;
 }
 
 static void prepare(struct search *s) {

@@ -36,6 +36,13 @@ static const struct form *find_form(const struct splitter *s, ig_value v, const 
     return NULL;
 }
 
+/* What its node gives. */
+static struct form first_form(const struct splitter *s, ig_value v) {
+    const struct form *list = s->forms[v].list.at;
+    IG_ASSERT(s->from->job, list && s->forms[v].list.count > 0);
+    return list[0];
+}
+
 /* ---- Conversions ------------------------------------------------------------------------------------------------- */
 
 /* The value with its split axis as two: outer, and what is divided. Where there is one outer index, as it is. */
@@ -117,7 +124,7 @@ static ig_value divided_constant(struct splitter *s, ig_value v, const struct ig
 }
 
 static ig_value to_whole(struct splitter *s, ig_value v) {
-    const struct form first = s->forms[v].list.at[0];
+    const struct form first = first_form(s, v);
     const struct ig_type whole = *ig_type_of(s->from, v);
     if (first.layout.kind == IG_LAYOUT_SPLIT) return gather(s, first.value, &first.layout, &whole);
     return ig_build_all_reduce(s->to, first.value, s->collectives++, s->plan->ranks, first.layout.reduction);
@@ -126,7 +133,7 @@ static ig_value to_whole(struct splitter *s, ig_value v) {
 static ig_value convert(struct splitter *s, ig_value v, const struct ig_layout *layout) {
     const struct ig_layout whole = ig_layout_whole();
     if (layout->kind == IG_LAYOUT_WHOLE) return to_whole(s, v);
-    const struct form first = s->forms[v].list.at[0];
+    const struct form first = first_form(s, v);
     ig_value value = ig_info(s->from, v)->is_const ? divided_constant(s, v, layout) : IG_NO_VALUE;
     if (value == IG_NO_VALUE && first.layout.kind == IG_LAYOUT_PARTIAL && !find_form(s, v, &whole))
         value = reduce_scatter(s, first.value, first.layout.reduction, layout);
@@ -137,7 +144,7 @@ static ig_value convert(struct splitter *s, ig_value v, const struct ig_layout *
 static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *layout) {
     const struct form *known = find_form(s, v, layout);
     if (known) return known->value;
-    IG_ASSERT(s->from->job, s->forms[v].list.count > 0 && layout->kind != IG_LAYOUT_PARTIAL);
+    IG_ASSERT(s->from->job, layout->kind != IG_LAYOUT_PARTIAL);
     const char *reader = s->to->origin; /* what converts a value belongs to the node that gave it */
     const struct ig_node *node = ig_def(s->from, v);
     if (node) ig_build_origin(s->to, node->origin);
