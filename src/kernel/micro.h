@@ -27,6 +27,13 @@ enum ig_micro_kind {
      */
     IG_MICRO_PACK,
     /*
+     * void NAME(const T *from, long ld, T *to, long k, long columns)
+     *
+     * Copies a panel of a matrix of bytes or halves with G steps of k (`together`) side by side:
+     * to[(p/G*NR + j)*G + p%G] = from[p*ld + j] for j < columns, zero for columns <= j < NR. k is a multiple of G.
+     */
+    IG_MICRO_INTERLEAVE,
+    /*
      * void NAME(long columns, const H *x, long x_row, const H *w, T *c, long kh, long kw, long channels)
      *
      * c[i][ch] = sum over r < kh, t < kw of x[r*x_row + t*x_tap + i*x_column + ch] * w[r*w_row + t*w_tap + ch]. Rows of

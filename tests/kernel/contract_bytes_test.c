@@ -36,6 +36,24 @@ static void build_product(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_build_matmul(g, a, b, INGOT_I32));
 }
 
+/* Activations by activations, as they lie and transposed: those of i8 among them are copied with steps of the depth together. */
+static void build_activations(struct ig_graph *g, const void *argument) {
+    const struct typed *t = argument;
+    const struct product *p = t->shape;
+    const int64_t turned[] = {p->b[0], p->b[2], p->b[1]};
+    ig_value a = input(g, "a", t->a, 3, p->a), b = input(g, "turned", t->b, 3, turned);
+    b = ig_build_transpose(g, b, (const int64_t[]){0, 2, 1});
+    ig_build_output(g, "y", ig_build_matmul(g, a, input(g, "b", t->b, 3, p->b), INGOT_I32));
+    ig_build_output(g, "z", ig_build_matmul(g, a, b, INGOT_I32));
+}
+
+static const struct product activations[] = {
+    {3, 3, {2, 33, 64}, {2, 64, 50}, false},
+    {3, 3, {2, 3, 12}, {2, 12, 70}, false},
+    {3, 3, {2, 17, 9}, {2, 9, 33}, false},
+    {3, 3, {1, -2, 128}, {1, 128, -3}, false},
+};
+
 static const struct product products[] = {
     {2, 2, {1, 1}, {1, 1}, true},        {2, 2, {1, 300}, {300, 77}, true}, {2, 2, {-3, 67}, {67, 40}, true},
     {2, 2, {23, 131}, {131, 39}, false}, {3, 2, {2, 9, 5}, {5, 33}, true},  {3, 3, {2, -2, 20}, {2, 20, -3}, false},
@@ -153,6 +171,7 @@ static void check(void (*build)(struct ig_graph *, const void *), const void *sh
 static void test_products(void **state) {
     (void)state;
     check(build_product, products, sizeof *products, COUNT(products), "product");
+    check(build_activations, activations, sizeof *activations, COUNT(activations), "activations");
 }
 
 static void test_convolutions(void **state) {
@@ -167,6 +186,16 @@ struct quantised {
     double zero, scale; /* NaN: no rounding, no zero point */
     int64_t rows, columns;
 };
+
+/* The bytes, dequantised, plus others, quantised and bounded. */
+static ig_value residual(struct ig_graph *g, const struct quantised *q, ig_value stored) {
+    const int64_t shape[] = {q->rows, q->columns};
+    ig_value r = ig_build_cast(g, input(g, "r", q->dtype, 2, shape), INGOT_F32);
+    ig_value y = ig_map2(g, IG_OP_mul, ig_build_cast(g, stored, INGOT_F32), ig_build_scalar(g, INGOT_F32, 0.7));
+    y = ig_map2(g, IG_OP_add, y, ig_map2(g, IG_OP_mul, r, ig_build_scalar(g, INGOT_F32, 0.9)));
+    y = ig_map2(g, IG_OP_add, ig_map1(g, IG_OP_round, y), ig_build_scalar(g, INGOT_F32, 5));
+    return ig_map2(g, IG_OP_max, ig_build_cast_saturating(g, y, q->dtype), ig_build_scalar_int(g, q->dtype, 11));
+}
 
 /* Sums in i32 and in f32, scaled per channel to somewhat more than the range of bytes; those in f32 are of one product, so that
  * they are exact, and some are NaN or infinite. */
@@ -184,7 +213,9 @@ static void build_quantised(struct ig_graph *g, const void *argument) {
             y = ig_map1(g, IG_OP_round, y);
             if (q->zero != 0) y = ig_map2(g, IG_OP_add, y, ig_build_scalar(g, INGOT_F32, q->zero));
         }
-        ig_build_output(g, i ? "g" : "y", ig_build_cast_saturating(g, y, q->dtype));
+        ig_value stored = ig_build_cast_saturating(g, y, q->dtype);
+        ig_build_output(g, i ? "g" : "y", stored);
+        if (i == 0) ig_build_output(g, "residual", residual(g, q, stored));
     }
 }
 

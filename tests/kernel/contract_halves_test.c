@@ -22,6 +22,16 @@ static void build_product(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", finish(g, h, ig_build_matmul(g, x, w, INGOT_F32)));
 }
 
+/* Activations by activations, as they lie and transposed. */
+static void build_activations(struct ig_graph *g, const void *argument) {
+    const struct halves *h = argument;
+    const int64_t a[] = {2, h->rows, h->depth}, b[] = {2, h->depth, h->columns}, t[] = {2, h->columns, h->depth};
+    ig_value x = input(g, "x", INGOT_BF16, 3, a), turned = input(g, "t", INGOT_BF16, 3, t);
+    turned = ig_build_transpose(g, turned, (const int64_t[]){0, 2, 1});
+    ig_build_output(g, "y", finish(g, h, ig_build_matmul(g, x, input(g, "w", INGOT_BF16, 3, b), INGOT_F32)));
+    ig_build_output(g, "z", finish(g, h, ig_build_matmul(g, x, turned, INGOT_F32)));
+}
+
 static void build_conv(struct ig_graph *g, const void *argument) {
     const struct halves *h = argument;
     const int64_t image[] = {h->batch, h->size[0], h->size[1], h->in};
@@ -83,6 +93,7 @@ static void check(void (*build)(struct ig_graph *, const void *), const struct h
 static void test_products(void **state) {
     (void)state;
     check(build_product, products, COUNT(products));
+    check(build_activations, products, COUNT(products));
 }
 
 static void test_convolutions(void **state) {

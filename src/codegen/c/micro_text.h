@@ -20,6 +20,7 @@ const char *ig_c_micro_reader(struct ig_job *job, const struct ig_micro *micro, 
 
 void ig_c_micro_gemm(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_pack(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+void ig_c_micro_interleave(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_topk(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_blocks(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);

@@ -251,8 +251,8 @@ static void make_buffers(struct gemm *s) {
     ig_dim chunk_rows = constant(s, s->chunk_blocks * s->p.mr);
     if (s->copy_a) s->a_buffer = ig_contract_scratch(s->c, s->c->operand, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
     if (s->copy_b)
-        s->b_buffer =
-            ig_contract_scratch(s->c, s->c->dtype, ig_dim_mul(dims, s->c->padded, constant(s, s->p.nr)), "panel");
+        s->b_buffer = ig_contract_scratch(s->c, s->c->interleaves ? ig_contract_in(s->c, 1)->dtype : s->c->dtype,
+                                          ig_dim_mul(dims, s->c->padded, constant(s, s->p.nr)), "panel");
     if (chunk_of_results(s)) {
         s->c_buffer =
             ig_contract_scratch(s->c, s->c->dtype, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
@@ -276,7 +276,7 @@ static void make_micro(struct gemm *s) {
     micro.rows = ig_row_blocks_set(s->c, &s->blocks, s->p.mr);
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
-    if (!s->copy_b && s->c->together > 1) {
+    if (s->c->together > 1) {
         micro.together = s->c->together;
         micro.tile_groups = s->p.tile_groups;
     }
@@ -432,7 +432,7 @@ bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
     if (c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1) return false;
-    if (c->together > 1 && !c->packed) return false;
+    if (c->together > 1 && !c->packed && !c->interleaves) return false;
     if (!choose(&s)) return true;
     make_buffers(&s);
     make_micro(&s);

@@ -9,6 +9,7 @@
 
 #include "kernel/affine.h"
 #include "kernel/cpu/contract.h"
+#include "kernel/family/contract_problem.h"
 
 enum ingot_dtype ig_contract_half(enum ingot_dtype dtype) {
     return dtype == INGOT_F16 || dtype == INGOT_BF16 ? dtype : INGOT_DTYPE_NONE;
@@ -98,7 +99,9 @@ struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b) {
     ig_x n = probe(c, c->columns), p = depth[c->depth_rank - 1];
     ig_dim by_column, by_depth;
     view.buffer = loaded_from(c, ig_contract_b(c, b, n, depth), &position);
-    if (view.buffer < 0 || !ig_contract_can_convert(c, c->k->buffers.at[view.buffer].dtype)) return none;
+    if (view.buffer < 0) return none;
+    enum ingot_dtype dtype = c->k->buffers.at[view.buffer].dtype;
+    if (c->interleaves ? dtype != ig_contract_in(c, 1)->dtype : !ig_contract_can_convert(c, dtype)) return none;
     if (!steps(c, position, n, &by_column) || !steps(c, position, p, &by_depth)) return none;
     view.transposed = !is_one(c, stride_along(c, c->columns, by_column));
     if (view.transposed && !is_one(c, stride_along(c, c->depth, by_depth))) return none;
@@ -215,6 +218,25 @@ static bool panels_full(const struct ig_contract *c, int nr) {
     return ig_dim_divides(c->graph->dims, ig_dim_const(c->graph->dims, nr), c->columns);
 }
 
+/* The position of an element in a copied panel: [depth][nr], or [depth/G][nr][G]. */
+static ig_x panel_at(struct ig_contract *c, ig_x p, ig_x j, int nr) {
+    struct ig_loops *k = c->k;
+    ig_x together = ig_contract_int(c, c->together);
+    ig_x at = ig_x_add(k, ig_x_mul(k, ig_x_div(k, p, together), ig_contract_int(c, nr)), j);
+    return ig_x_add(k, ig_x_mul(k, at, together), ig_x_mod(k, p, together));
+}
+
+/* Zeros where the depth is padded. */
+static void pad_panel(struct ig_contract *c, struct ig_stmt *body, int nr, int buffer) {
+    ig_x p, j;
+    if (c->padded == c->depth) return;
+    body = ig_s_for(c->k, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth), ig_contract_dim(c, c->padded),
+                    ig_contract_int(c, 1), &p);
+    body = loop(c, body, IG_FOR_SERIAL, ig_contract_int(c, nr), &j);
+    ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(c->k, c->dtype, 0) : ig_x_int(c->k, c->dtype, 0);
+    ig_s_store(c->k, body, buffer, panel_at(c, p, j, nr), none);
+}
+
 static void copy_elements(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer) {
     struct ig_loops *k = c->k;
     ig_x depth[IG_CONTRACT_DEPTH], j;
@@ -222,9 +244,6 @@ static void copy_elements(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     for (int i = 0; i < c->depth_rank; i++)
         body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
     body = loop(c, body, IG_FOR_SIMD, ig_contract_int(c, nr), &j);
-    ig_x p = depth[0];
-    for (int i = 1; i < c->depth_rank; i++)
-        p = ig_x_add(k, ig_x_mul(k, p, ig_contract_dim(c, c->depth_dim[i])), depth[i]);
     ig_x n = ig_x_add(k, ig_x_mul(k, panel, ig_contract_int(c, nr)), j), value;
     if (panels_full(c, nr)) {
         value = ig_contract_b(c, b, n, depth);
@@ -234,7 +253,7 @@ static void copy_elements(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
         ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(k, c->dtype, 0) : ig_x_int(k, c->dtype, 0);
         value = ig_x_select(k, ig_x_less(k, n, columns), ig_contract_b(c, b, ig_x_min(k, n, last), depth), none);
     }
-    ig_s_store(k, body, buffer, ig_x_add(k, ig_x_mul(k, p, ig_contract_int(c, nr)), j), value);
+    ig_s_store(k, body, buffer, panel_at(c, ig_contract_depth_at(c, depth), j, nr), value);
 }
 
 /* B has unit stride along the columns: copies whole rows as far as there are columns, then zeros. */
@@ -260,28 +279,62 @@ static void copy_transposed(struct ig_contract *c, struct ig_stmt *body, const s
     struct ig_loops *k = c->k;
     struct ig_micro micro = {.kind = IG_MICRO_PACK, .name = "pack", .dtype = c->dtype, .nr = nr};
     micro.half = ig_contract_half(c->k->buffers.at[view->buffer].dtype);
+    ig_x first = ig_x_mul(k, panel, ig_contract_int(c, nr)), depth = ig_contract_dim(c, c->depth);
+    ig_x stride = ig_contract_dim(c, view->stride), steps = stride;
+    if (c->interleaves) { /* steps that are together are 32 bits */
+        micro.dtype = INGOT_I32;
+        micro.half = INGOT_DTYPE_NONE;
+        steps = ig_x_div(k, stride, ig_contract_int(c, c->together));
+        depth = ig_x_div(k, depth, ig_contract_int(c, c->together));
+    }
     IG_PUSH(k->job, &c->kernel->micros, micro);
-    ig_x first = ig_x_mul(k, panel, ig_contract_int(c, nr));
-    ig_x stride = ig_contract_dim(c, view->stride);
     struct ig_call_arg args[] = {{view->buffer, ig_x_add(k, view->base, ig_x_mul(k, first, stride))},
-                                 {-1, stride},
+                                 {-1, steps},
+                                 {buffer, ig_contract_int(c, 0)},
+                                 {-1, depth},
+                                 {-1, columns}};
+    ig_s_call(k, body, micro.name, args, 5);
+}
+
+/* B has unit stride along the columns: a micro-kernel interleaves its rows. */
+static void copy_interleaved(struct ig_contract *c, struct ig_stmt *body, const struct ig_contract_view *view,
+                             ig_x panel, int nr, int buffer, ig_x columns) {
+    struct ig_loops *k = c->k;
+    struct ig_micro micro = {.kind = IG_MICRO_INTERLEAVE, .name = "interleave", .nr = nr, .together = c->together};
+    micro.dtype = c->k->buffers.at[view->buffer].dtype;
+    IG_PUSH(k->job, &c->kernel->micros, micro);
+    ig_x from = ig_x_add(k, view->base, ig_x_mul(k, panel, ig_contract_int(c, nr)));
+    struct ig_call_arg args[] = {{view->buffer, from},
+                                 {-1, ig_contract_dim(c, view->stride)},
                                  {buffer, ig_contract_int(c, 0)},
                                  {-1, ig_contract_dim(c, c->depth)},
                                  {-1, columns}};
     ig_s_call(k, body, micro.name, args, 5);
 }
 
+/* Is a copy by whole groups of steps possible? Transposed, these must lie as whole words. */
+static bool has_whole_groups(struct ig_contract *c, const struct ig_contract_view *view) {
+    ig_dim words = ig_dim_const(c->graph->dims, 4 / (int64_t)ingot_dtype_size(c->k->buffers.at[view->buffer].dtype));
+    if (!c->interleaves) return true;
+    if (c->padded != c->depth) return false;
+    return !view->transposed ||
+           (ig_dim_divides(c->graph->dims, words, view->stride) && ig_contract_const(c, words, 0) == c->together);
+}
+
 void ig_contract_copy_b(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer) {
     struct ig_loops *k = c->k;
     struct ig_contract_view view = ig_contract_view_b(c, b);
-    if (view.buffer < 0) {
+    if (view.buffer < 0 || !has_whole_groups(c, &view)) {
         copy_elements(c, body, b, panel, nr, buffer);
+        pad_panel(c, body, nr, buffer);
         return;
     }
     ig_x width = ig_contract_int(c, nr);
     ig_x columns = ig_x_min(k, width, ig_x_sub(k, ig_contract_dim(c, c->columns), ig_x_mul(k, panel, width)));
     if (view.transposed) {
         copy_transposed(c, body, &view, panel, nr, buffer, columns);
+    } else if (c->interleaves) {
+        copy_interleaved(c, body, &view, panel, nr, buffer, columns);
     } else {
         copy_rows(c, body, &view, panel, nr, buffer, columns);
     }

@@ -27,7 +27,7 @@ struct ig_contract {
     struct ig_node twin;
     enum ingot_dtype dtype; /* accumulator type */
     enum ingot_dtype
-        operand; /* A's type as micro-kernels read it: with packed pairs and fours bf16, u8 or i16, else dtype */
+        operand; /* A's type as micro-kernels read it: with pairs and fours together bf16, u8 or i16, else dtype */
     const struct ig_sizes *at; /* the sizes at which candidates are ordered */
     int choice;                /* the candidate of the schedule to make, from 0 */
     int choices;               /* the number of candidates; set by the schedule */
@@ -36,13 +36,14 @@ struct ig_contract {
     ig_dim batch, rows, columns, depth;
     int depth_rank;
     ig_dim depth_dim[IG_CONTRACT_DEPTH];
-    bool packed;    /* B is in the micro-kernel's panel layout */
-    int together;   /* steps of the depth that packed B has together; 1: none */
-    ig_dim padded;  /* `depth` with the channels (or all of it) rounded up to a multiple of these */
-    bool merged;    /* matmul: all axes of A but the last form the rows */
-    int64_t groups; /* conv */
-    int spatial;    /* conv: number of spatial axes; 0: matmul */
-    int winograd;   /* conv: m if B is transformed for F(m x m, 3 x 3) (ir/winograd.h); else 0 */
+    bool packed;      /* B is in the micro-kernel's panel layout */
+    bool interleaves; /* B is not packed, but copied with steps of the depth together */
+    int together;     /* steps of the depth that packed or copied B has together; 1: none */
+    ig_dim padded;    /* `depth` with the channels (or all of it) rounded up to a multiple of these */
+    bool merged;      /* matmul: all axes of A but the last form the rows */
+    int64_t groups;   /* conv */
+    int spatial;      /* conv: number of spatial axes; 0: matmul */
+    int winograd;     /* conv: m if B is transformed for F(m x m, 3 x 3) (ir/winograd.h); else 0 */
 
     /* State during the epilogue: element (row, column) of C is `tile` at tile_at. */
     int tile;

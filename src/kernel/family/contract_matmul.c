@@ -47,11 +47,23 @@ static void split_depth(struct ig_contract *c) {
     memcpy(c->depth_dim, from->dim + first, (size_t)axes * sizeof *c->depth_dim);
 }
 
+/* On CPUs, products of narrow activations with each other: dot products want steps of the depth together, so that B is copied so. */
+static void interleave(struct ig_contract *c) {
+    const struct ig_type *a = ig_contract_in(c, 0), *b = ig_contract_in(c, 1);
+    int together = ig_target_together(c->target, a->dtype, b->dtype);
+    bool bytes = b->dtype == INGOT_I8;
+    if (ig_target_is_cuda(c->target) || together == 1 || c->dtype != (bytes ? INGOT_I32 : INGOT_F32)) return;
+    c->interleaves = true;
+    c->together = together;
+    c->operand = bytes && together == 2 ? INGOT_I16 : a->dtype;
+}
+
 void ig_matmul_init(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
     const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
     c->together = 1;
     if (c->node.op == IG_OP_matmul) ig_contract_read_packing(c, 3);
+    if (c->node.op == IG_OP_matmul && ig_contract_attr_int(c, IG_ATTR_packed) == 0 && !c->has_twin) interleave(c);
     c->merged = ig_contract_attr_int(c, IG_ATTR_packed) > 0 || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
     c->padded = ig_contract_rounded(c, c->depth);
