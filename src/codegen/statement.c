@@ -68,8 +68,7 @@ static const char *moved_half(struct ig_code_printer *p, ig_x value, enum ingot_
         const char *a = moved_half(p, n->args[1], dtype), *b = a ? moved_half(p, n->args[2], dtype) : NULL;
         return b ? ig_format(p->job, "(%s) ? %s : %s", ig_code_text_of(p, condition, IG_CODE_SELECT), a, b) : NULL;
     }
-    bool moves = n->kind == IG_X_LOAD && p->k->buffers.at[n->i].dtype == dtype && !p->k->buffers.at[n->i].written &&
-                 !p->picked[value];
+    bool moves = n->kind == IG_X_LOAD && p->k->buffers.at[n->i].dtype == dtype && !p->k->buffers.at[n->i].written;
     return moves ? ig_code_element(p, (int)n->i, n->args[0]) : NULL;
 }
 
@@ -118,12 +117,13 @@ const char *ig_code_arguments(struct ig_code_printer *p, const struct ig_stmt *s
         if (i > 0) ig_text_add(&args, ", ");
         int b = s->args[i].buffer;
         const struct ig_x_node *index = &p->k->x.at[s->args[i].index];
-        const char *element = b >= 0 && p->language->element ? p->language->element(p, b, s->args[i].index) : NULL;
+        bool whole = index->kind == IG_X_INT && index->i == 0, special = b >= 0 && !whole && p->language->element;
+        const char *element = special ? p->language->element(p, b, s->args[i].index) : NULL;
         if (element) {
             ig_text_printf(&args, "&%s", element);
         } else if (b < 0) {
             ig_text_add(&args, ig_code_text_of(p, s->args[i].index, IG_CODE_SELECT));
-        } else if (index->kind == IG_X_INT && index->i == 0) {
+        } else if (whole) {
             ig_text_add(&args, p->k->buffers.at[b].name);
         } else {
             ig_text_printf(&args, "%s + %s", p->k->buffers.at[b].name,
