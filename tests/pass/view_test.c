@@ -327,7 +327,7 @@ static const struct rewrite phases[] = {
 static const struct rewrite pictures[] = {
     /* five columns are three pairs, and a window that begins at an odd column is one longer */
     {"layout pack", PICTURE("3", "2", "1", "1", "3", "3"),
-     "slice f32[batch,3,6,5]; cast f16[batch,3,6,5]; transpose f16[batch,6,5,3]; pad f16[batch,6,6,4]; "
+     "slice f32[batch,3,6,5]; transpose f32[batch,6,5,3]; pad f32[batch,6,6,4]; cast f16[batch,6,6,4]; "
      "reshape f16[batch,6,3,8]; conv f32[batch,6,3,8]; transpose f32[batch,8,6,3]",
      1e-3, ON_GPU},
     {"layout pack", PICTURE("3", "2", "0", "0", "3", "2"), NULL, 1e-3, ON_GPU},

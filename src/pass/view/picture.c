@@ -10,6 +10,7 @@
  */
 #include "pass/view/picture.h"
 
+#include "pass/match.h"
 #include "pass/view/view.h"
 
 enum { FEWEST = 3, MOST = 8, LOAD = 16 /* bytes */ };
@@ -39,14 +40,65 @@ static ig_value pad_axes(struct ig_graph *g, ig_value v, int axis, int64_t befor
     return ig_build_pad(g, v, below, above, IG_PAD_CONSTANT, IG_NO_VALUE);
 }
 
-/* Appends zero columns and channels to the image. If a cast produced it, pads the cast's operand, so that the cast's
- * region writes the zeros too. */
+/* ---- Elementwise operators on one value and numbers: a cast, a quantisation ---- */
+
+enum { DEEPEST = 8 };
+
+static bool is_elementwise(const struct ig_node *n) {
+    return n && (ig_op_info(n->op)->is_map || n->op == IG_OP_cast || n->op == IG_OP_where);
+}
+
+/* The one value that v is computed from elementwise, beside numbers; v itself if it is computed otherwise, IG_NO_VALUE if there are
+ * several. */
+static ig_value origin_of(struct ig_graph *g, ig_value v, int depth) {
+    const struct ig_node *n = ig_def(g, v);
+    ig_value found = IG_NO_VALUE;
+    if (!is_elementwise(n) || depth == DEEPEST) return v;
+    const struct ig_node copy = *n;
+    for (uint32_t i = 0; i < copy.n_in; i++) {
+        double unused;
+        if (ig_info(g, copy.in[i])->is_const) {
+            if (!ig_match_scalar(g, copy.in[i], &unused)) return v;
+            continue;
+        }
+        ig_value from = origin_of(g, copy.in[i], depth + 1);
+        if (from == IG_NO_VALUE || (found != IG_NO_VALUE && from != found)) return IG_NO_VALUE;
+        found = from;
+    }
+    return found;
+}
+
+/* v with `to` instead of `from`. */
+static ig_value computed_from(struct ig_graph *g, ig_value v, ig_value from, ig_value to) {
+    ig_value in[3];
+    if (v == from || ig_info(g, v)->is_const) return v == from ? to : v;
+    const struct ig_node n = *ig_def(g, v);
+    for (uint32_t i = 0; i < n.n_in; i++)
+        in[i] = computed_from(g, n.in[i], from, to);
+    return ig_build_copy(g, g, &n, in);
+}
+
+/* Does 0 become 0? */
+static bool keeps_zero(struct ig_graph *g, ig_value v, ig_value from) {
+    double zero;
+    ig_value y = computed_from(g, v, from, ig_build_scalar(g, ig_type_of(g, from)->dtype, 0));
+    return ig_match_scalar(g, y, &zero) && zero == 0;
+}
+
+/* Appends zero columns and channels to the image. If it is computed elementwise, perhaps before it is transposed, pads what it is
+ * computed from, so that one region does all of it. */
 static ig_value pad_image(struct ig_graph *g, ig_value v, int64_t columns, int64_t channels) {
-    ig_node_id id = g->values.at[v].node;
-    enum ingot_dtype dtype = ig_type_of(g, v)->dtype;
     int rank = ig_type_of(g, v)->rank;
-    if (id != IG_NO_NODE && g->nodes.at[id].op == IG_OP_cast) v = g->nodes.at[id].in[0];
-    return ig_build_cast(g, pad_axes(g, v, rank - 2, 0, columns, channels), dtype);
+    int64_t perm[INGOT_MAX_RANK];
+    const struct ig_node *turned = ig_def_op(g, v, IG_OP_transpose);
+    for (int i = 0; turned && i < rank; i++)
+        perm[i] = ig_attr(g, turned, IG_ATTR_perm)->ints[i];
+    ig_value last = turned ? turned->in[0] : v, from = origin_of(g, last, 0);
+    bool computed = from != IG_NO_VALUE && from != last && ig_dtype_is_float(ig_type_of(g, from)->dtype);
+    if (!computed || !ig_same_dims(ig_type_of(g, from), ig_type_of(g, last)) || !keeps_zero(g, last, from))
+        return pad_axes(g, v, rank - 2, 0, columns, channels);
+    ig_value image = turned ? ig_build_transpose(g, from, perm) : from;
+    return computed_from(g, last, from, pad_axes(g, image, rank - 2, 0, columns, channels));
 }
 
 /* Splits an axis into [size / parts, parts] by a reshape. */
