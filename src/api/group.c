@@ -30,7 +30,7 @@ static enum ingot_status read_options(const struct ingot_group_options *given, s
 
 enum ingot_status ingot_group_join(const struct ingot_group_options *given, struct ingot_group **out_group,
                                    struct ingot_error *error) {
-    struct ig_join_options options;
+    struct ig_join_options options = {0};
     if (!out_group) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_group_join: out_group is NULL");
     IG_TRY(read_options(given, &options, error));
     const struct ingot_allocator *allocator = options.group.allocator;

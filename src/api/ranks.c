@@ -111,7 +111,7 @@ static const struct member *find_cause(const struct ig_ranks *ranks) {
 }
 
 static void renew(struct ig_ranks *ranks) {
-    struct ig_group *seats[IG_MOST_RANKS];
+    struct ig_group *seats[IG_MOST_RANKS] = {NULL};
     for (uint32_t r = 0; r < ranks->count; r++)
         seats[r] = ig_nccl_renew(ranks->members[r].seat);
     ig_group_renew_local(seats, ranks->count);
@@ -170,7 +170,7 @@ static size_t ranks_size(uint32_t count) {
 
 enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct ig_ranks **out_ranks,
                                   struct ingot_error *error) {
-    struct ig_group *seats[IG_MOST_RANKS];
+    struct ig_group *seats[IG_MOST_RANKS] = {NULL};
     const struct ig_group_options options = {.allocator = config->allocator};
     struct ig_ranks *ranks = ig_allocate(config->allocator, ranks_size(config->count), _Alignof(struct member));
     if (!ranks) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %u ranks", config->count);

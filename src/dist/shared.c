@@ -191,7 +191,7 @@ enum ingot_status ig_group_create_local(uint32_t ranks, const struct ig_group_op
     if (memory == MAP_FAILED)
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu bytes that %u ranks share",
                       ig_shared_bytes(ranks), ranks);
-    struct ig_group *seats[IG_MOST_RANKS];
+    struct ig_group *seats[IG_MOST_RANKS] = {NULL};
     struct ig_shared_header *header = memory;
     header->ranks = ranks;
     atomic_store(&header->users, ranks);
