@@ -106,7 +106,8 @@ def compile(
     progress: called with (what, done, total); None: a bar on a terminal, if tqdm is installed; False: silence.
     cc, nvrtc: paths of the compilers; None: found ($CC, cc, gcc, clang, ziglang; NVRTC as cuda-pathfinder does).
     Further options: jobs, passes ("NAME=off"), verify_passes, portable, tactics, variants, strip_weights, note (called with a
-        sentence on what was skipped), adapters, adapter_rank, adapter_layers, strict_qdq (quantised models as they are written).
+        sentence on what was skipped), adapters, adapter_rank, adapter_layers, strict_qdq (quantised models as they are written),
+        ranks (threads or GPUs that each run is divided among, docs/distributed.md), sharding.
 
     Returns an ingot.Engine, whose `report` says what the build did. Raises ingot.BadModel, Unsupported, InvalidArgument,
     Toolchain (no compiler) and ingot's other errors. Other threads run meanwhile.

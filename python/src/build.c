@@ -12,6 +12,7 @@ struct build {
     struct ingot_shape_spec *shapes;
     PyObject *holders[4]; /* of paths */
     int n_holders;
+    unsigned ranks; /* that the engine is for, and is loaded for */
 };
 
 static int read_path(struct build *build, PyObject *object, const char **out_path) {
@@ -57,26 +58,30 @@ static int read_callable(PyObject *object, const char *what, PyObject **out_call
 static int read_options(struct state *state, PyObject *args, PyObject *kwargs, struct build *build,
                         PyObject **out_path) {
     static char *names[] = {
-        "path",          "target",        "opt_level",      "shapes",   "passes",    "cc",           "jobs",
-        "verify_passes", "progress",      "nvrtc",          "portable", "precision", "precision_of", "device",
-        "tune",          "timing_caches", "note",           "tactics",  "variants",  "cache",        "strip_weights",
-        "adapters",      "adapter_rank",  "adapter_layers", "fuse_of",  "io_types",  "strict_qdq",   NULL};
+        "path",         "target",        "opt_level",     "shapes",        "passes",       "cc",
+        "jobs",         "verify_passes", "progress",      "nvrtc",         "portable",     "precision",
+        "precision_of", "device",        "tune",          "timing_caches", "note",         "tactics",
+        "variants",     "cache",         "strip_weights", "adapters",      "adapter_rank", "adapter_layers",
+        "fuse_of",      "io_types",      "strict_qdq",    "ranks",         "sharding",     NULL};
     struct ingot_build_options *o = &build->options;
     PyObject *shapes = Py_None, *passes = Py_None, *cc = Py_None, *progress = Py_None, *nvrtc = Py_None,
              *precision_of = Py_None, *timing = Py_None, *note = Py_None, *cache = Py_None, *layers = Py_None,
              *fuse_of = Py_None, *io_types = Py_None;
     int verify = 0, portable = 0, strip = 0, strict = 0;
+    build->ranks = 1;
     *out_path = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOp:build", names, out_path, &o->target,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpIz:build", names, out_path, &o->target,
                                      &o->opt_level, &shapes, &passes, &cc, &o->jobs, &verify, &progress, &nvrtc,
                                      &portable, &o->precision, &precision_of, &o->device, &o->tune_seconds, &timing,
                                      &note, &o->tactics, &o->variants, &cache, &strip, &o->adapters, &o->adapter_rank,
-                                     &layers, &fuse_of, &io_types, &strict))
+                                     &layers, &fuse_of, &io_types, &strict, &build->ranks, &o->sharding))
         return -1;
     o->verify_passes = verify;
     o->portable = portable;
     o->strip_weights = strip;
     o->strict_qdq = strict;
+    o->ranks = build->ranks == 1 ? NULL : &build->ranks;
+    o->n_ranks = build->ranks == 1 ? 0 : 1;
     if (cache != Py_None && Py_TYPE(cache) != state->cache_type)
         return PyErr_Format(PyExc_TypeError, "cache is %R, expected an ingot.Cache", cache), -1;
     if (cache != Py_None) o->cache = ((struct cache *)cache)->cache;
@@ -139,7 +144,7 @@ static PyObject *build_engine(struct state *state, struct model *model, struct b
     if (status) return raise_error(state, status, &error);
     /* The memory is of python_allocator, with which the model was made, so that the engine can own it without the model. It
      * was written just now: nothing is to be verified. */
-    engine = engine_new(state, file ? path : NULL, data, size, INGOT_VERIFY_NO_WEIGHTS);
+    engine = engine_new(state, file ? path : NULL, data, size, INGOT_VERIFY_NO_WEIGHTS, build->ranks);
     if (engine) ((struct engine *)engine)->report = report(&build->report);
     return engine;
 }

@@ -29,7 +29,8 @@ static int describe_ports(struct engine *self) {
     return 0;
 }
 
-PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t size, enum ingot_verify verify) {
+PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t size, enum ingot_verify verify,
+                     unsigned ranks) {
     allocfunc alloc = (allocfunc)PyType_GetSlot(state->engine_type, Py_tp_alloc);
     struct engine *self = (struct engine *)alloc(state->engine_type, 0);
     if (!self) {
@@ -38,6 +39,7 @@ PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t siz
     }
     self->data = data;
     self->size = size;
+    self->ranks = ranks;
     PyObject *holder = NULL;
     const char *file = NULL;
     bool ok = data || !path_read(path, &holder, &file);
@@ -45,6 +47,7 @@ PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t siz
     if (ok) {
         struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
         options.verify = verify;
+        options.ranks = ranks;
         struct ingot_error error;
         enum ingot_status status;
         Py_BEGIN_ALLOW_THREADS status = data ? ingot_engine_load_memory(data, size, &options, &self->engine, &error)
@@ -81,27 +84,28 @@ static void engine_dealloc(PyObject *object) {
 }
 
 /* A copy, aligned as the library wants it. */
-static PyObject *load_bytes(struct state *state, PyObject *source, enum ingot_verify verify) {
+static PyObject *load_bytes(struct state *state, PyObject *source, enum ingot_verify verify, unsigned ranks) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(source, &buffer, PyBUF_SIMPLE)) return NULL;
     size_t size = (size_t)buffer.len;
     void *data = python_allocator.alloc(NULL, size ? size : 1, 64);
     if (data && size) memcpy(data, buffer.buf, size);
     PyBuffer_Release(&buffer);
-    return data ? engine_new(state, NULL, data, size, verify) : PyErr_NoMemory();
+    return data ? engine_new(state, NULL, data, size, verify, ranks) : PyErr_NoMemory();
 }
 
 PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"source", "verify", NULL};
+    static char *names[] = {"source", "verify", "ranks", NULL};
     static const char *const verifies[] = {"all", "later", "no_weights"};
     PyObject *source;
     const char *verify = "all";
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s:load", names, &source, &verify)) return NULL;
+    unsigned ranks = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|sI:load", names, &source, &verify, &ranks)) return NULL;
     struct state *state = PyModule_GetState(module);
     for (int i = 0; i < (int)ARRAY_LENGTH(verifies); i++) {
         if (strcmp(verify, verifies[i]) != 0) continue;
-        if (PyObject_CheckBuffer(source)) return load_bytes(state, source, (enum ingot_verify)i);
-        return engine_new(state, source, NULL, 0, (enum ingot_verify)i);
+        if (PyObject_CheckBuffer(source)) return load_bytes(state, source, (enum ingot_verify)i, ranks);
+        return engine_new(state, source, NULL, 0, (enum ingot_verify)i, ranks);
     }
     return refuse(state, "verify is '%s', expected 'all', 'later' or 'no_weights'", verify);
 }
@@ -287,7 +291,7 @@ static PyObject *engine_reduce(PyObject *self, PyObject *unused) {
     PyObject *function = module ? PyObject_GetAttrString(module, "load") : NULL;
     Py_XDECREF(module);
     PyObject *bytes = function ? engine_tobytes(self, NULL) : NULL;
-    PyObject *result = bytes ? Py_BuildValue("(O(O))", function, bytes) : NULL;
+    PyObject *result = bytes ? Py_BuildValue("(O(OsI))", function, bytes, "all", ((struct engine *)self)->ranks) : NULL;
     Py_XDECREF(bytes);
     Py_XDECREF(function);
     return result;

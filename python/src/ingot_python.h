@@ -207,6 +207,7 @@ struct engine {
     PyObject_HEAD struct ingot_engine *engine;
     void *data; /* that it was loaded from; by python_allocator. NULL: a file */
     size_t size;
+    unsigned ranks;               /* that its runs are divided among */
     PyObject *path;               /* of the file; or NULL */
     PyObject *report;             /* of the build; or NULL */
     _Atomic(PyObject *) idle[16]; /* sessions for calls of the engine itself; these do not count as its users */
@@ -221,7 +222,8 @@ struct engine {
 };
 int add_engine(PyObject *module, struct state *state);
 /* Takes `data`, which may be NULL, also on failure. */
-PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t size, enum ingot_verify verify);
+PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t size, enum ingot_verify verify,
+                     unsigned ranks);
 PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *engine_refit(PyObject *self, PyObject *args, PyObject *kwargs);
 

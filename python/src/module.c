@@ -33,10 +33,12 @@ static PyObject *nothing(PyObject *module, PyObject *const *args, Py_ssize_t n_a
 
 static PyMethodDef methods[] = {
     {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS,
-     "load(source, verify='all')\n--\n\n"
+     "load(source, verify='all', ranks=1)\n--\n\n"
      "An ingot.Engine from a file's path or an engine's bytes. verify: 'all' checksums before it returns, the weights' "
      "'later'\n"
-     "(at the first run), or 'no_weights'. The file must not change while the engine lives."},
+     "(at the first run), or 'no_weights'. ranks: threads or GPUs that each run is divided among, for which it was "
+     "built. The "
+     "file must not change while the\nengine lives."},
     {"as_tensor", as_tensor, METH_O,
      "as_tensor(tensor, /)\n--\n\nAn ingot.Tensor over the memory of any contiguous tensor, which it keeps."},
     {"from_address", (PyCFunction)(void (*)(void))from_address, METH_VARARGS | METH_KEYWORDS,

@@ -55,6 +55,25 @@ class Engines(unittest.TestCase):
         self.assertGreater(engine.report["regions"], 0)
         self.assertTrue(any(i.kind == "refittable" for i in engine.initializers))
 
+    def test_ranks(self):
+        image = np.random.default_rng(2).random((1, 1, 8, 8), np.float32)
+        expected = ingot.compile(DIGITS)(image)
+        path = self.folder / "ranks.ingot"
+        for ranks in (2, 3):
+            engine = ingot.compile(DIGITS, path=path, ranks=ranks, sharding="tensor")
+            again = pickle.loads(pickle.dumps(engine))
+            session = ingot.load(path, ranks=ranks).session(threads=ranks)
+            for _ in range(3):
+                np.testing.assert_allclose(engine(image), expected, rtol=1e-4, atol=1e-6)
+                np.testing.assert_array_equal(session(image), engine(image))
+            np.testing.assert_array_equal(again(image), engine(image))
+        with self.assertRaises(ingot.Incompatible):
+            ingot.load(path, ranks=2)
+        with self.assertRaises(ingot.Incompatible):
+            ingot.load(path).session()
+        with self.assertRaises(ingot.InvalidArgument):
+            ingot.load(path, ranks=65)
+
     def test_ways_in(self):
         data = DIGITS.read_bytes()
         x = np.zeros((1, 1, 8, 8), np.float32)
