@@ -97,8 +97,8 @@ static void seed(struct spreading *s, ig_value v, int axis) {
 
 /* The columns that a product with weights gives, and the depth that it reads. */
 static void seed_product(struct spreading *s, const struct ig_node *n) {
-    const struct ig_type *in = ig_type_of(s->g, n->in[0]), *out = ig_type_of(s->g, n->out);
     if (ig_op_info(n->op)->family != IG_FAMILY_CONTRACT || !ig_info(s->g, n->in[1])->is_const) return;
+    const struct ig_type *in = ig_type_of(s->g, n->in[0]), *out = ig_type_of(s->g, n->out);
     bool image = n->op == IG_OP_conv && !ig_attr_int(s->g, n, IG_ATTR_channels_last);
     seed(s, n->out, image ? 1 : out->rank - 1);
     seed(s, n->in[0], image ? 1 : in->rank - 1);
