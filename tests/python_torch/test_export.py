@@ -38,6 +38,17 @@ class Export(TestCase):
                     module = kind(5, 6, 2, batch_first=True, bidirectional=bidirectional).eval()
                     self.check_export(module, (torch.randn(3, 4, 5),))
 
+    def test_attention_in_windows(self):
+        class Windows(torch.nn.Module):
+            def forward(self, x, mask):
+                y = torch.nn.functional.scaled_dot_product_attention(x, x + 1, x)
+                return y + torch.nn.functional.scaled_dot_product_attention(x, y, x, attn_mask=mask)
+
+        mask = torch.rand(5, 5) > 0.3
+        mask[:, 0] = True
+        self.check_export(Windows(), (torch.randn(2, 3, 4, 5, 6), mask))
+        self.check_export(Windows(), (torch.randn(2, 2, 3, 4, 5, 6), mask))
+
     def test_buffers_become_inputs(self):
         class Counting(torch.nn.Module):
             def __init__(self):

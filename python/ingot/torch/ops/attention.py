@@ -18,11 +18,13 @@ def _attention(b, query, key, value, mask=None, is_causal=False, scale=None):
             raise Unsupported("attention over a width that is unknown")
         scale = 1 / math.sqrt(width) if width else 1.0
     lead = b.shape[:-2]
+    if len({tuple(x.shape[:-3]) for x in (query, key, value)}) > 1 and max(x.rank for x in (query, key, value)) > 4:
+        raise Unsupported("attention that is broadcast along one of more than four axes")
     four = lambda x: x if x.rank == 4 else _to_four(b, x)  # noqa: E731
     q, k, v = four(query), four(key), four(value)
     if mask is not None:
-        if mask.rank > 4:
-            raise Unsupported("a mask of more than four axes")
+        if mask.rank > 4 or (mask.rank == 4 and query.rank > 4):
+            raise Unsupported("a mask of an axis before the heads, for attention of more than four axes")
         if mask.rank < 2:
             raise Unsupported("a mask of less than two axes")
     y = b.op("Attention", q, k, v, *([] if mask is None else [mask]), is_causal=int(is_causal), scale=float(scale))
@@ -30,9 +32,8 @@ def _attention(b, query, key, value, mask=None, is_causal=False, scale=None):
 
 
 def _to_four(b, x):
-    if x.rank > 4:
-        raise Unsupported("attention of more than four axes")
-    return b.reshape(x, [1] * (4 - x.rank) + list(x.shape))
+    extra = max(x.rank - 3, 0)
+    return b.reshape(x, [1] * (3 - x.rank) + [dims.product(x.shape[:extra])] + list(x.shape[extra:]))
 
 
 def _check(dropout_p):
