@@ -107,7 +107,8 @@ def compile(
     cc, nvrtc: paths of the compilers; None: found ($CC, cc, gcc, clang, ziglang; NVRTC as cuda-pathfinder does).
     Further options: jobs, passes ("NAME=off"), verify_passes, portable, tactics, variants, strip_weights, note (called with a
         sentence on what was skipped), adapters, adapter_rank, adapter_layers, strict_qdq (quantised models as they are written),
-        ranks (threads or GPUs that each run is divided among, docs/distributed.md), sharding.
+        ranks (a number of threads or GPUs that compute a run together, or an ascending list of such numbers, of which the engine
+        is loaded for the last: docs/distributed.md) and sharding ("auto", "none", "batch", "tensor" or "mixed").
 
     Returns an ingot.Engine, whose `report` says what the build did. Raises ingot.BadModel, Unsupported, InvalidArgument,
     Toolchain (no compiler) and ingot's other errors. Other threads run meanwhile.

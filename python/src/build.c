@@ -1,4 +1,5 @@
 /* Building engines: ingot.compile's options, as keywords. */
+#include <limits.h>
 #include <string.h>
 
 #include "ingot_python.h"
@@ -10,9 +11,9 @@ struct build {
     struct callback callback;
     struct texts shape_names, shape_specs, passes, precision_of, timing_caches, adapter_layers, fuse_of, io_types;
     struct ingot_shape_spec *shapes;
+    unsigned ranks[64];
     PyObject *holders[4]; /* of paths */
     int n_holders;
-    unsigned ranks; /* that the engine is for, and is loaded for */
 };
 
 static int read_path(struct build *build, PyObject *object, const char **out_path) {
@@ -48,6 +49,25 @@ static int read_shapes(struct build *build, PyObject *object) {
     return 0;
 }
 
+/* A number of ranks, or several. */
+static int read_ranks(struct build *build, PyObject *object) {
+    const size_t most = ARRAY_LENGTH(build->ranks);
+    if (object == Py_None) return 0;
+    PyObject *list = PyLong_Check(object) ? Py_BuildValue("[O]", object) : PySequence_List(object);
+    if (!list) return -1;
+    Py_ssize_t count = PyList_Size(list);
+    int rc = (size_t)count > most ? (PyErr_Format(PyExc_ValueError, "%zd numbers of ranks", count), -1) : 0;
+    for (Py_ssize_t i = 0; !rc && i < count; i++) {
+        unsigned long number = PyLong_AsUnsignedLong(PyList_GetItem(list, i));
+        rc = PyErr_Occurred() ? -1 : 0;
+        build->ranks[i] = number > UINT_MAX ? UINT_MAX : (unsigned)number;
+    }
+    build->options.ranks = build->ranks;
+    build->options.n_ranks = rc ? 0 : (size_t)count;
+    Py_DECREF(list);
+    return rc;
+}
+
 static int read_callable(PyObject *object, const char *what, PyObject **out_callable) {
     if (object == Py_None) return 0;
     if (!PyCallable_Check(object)) return PyErr_Format(PyExc_TypeError, "%s is not callable", what), -1;
@@ -66,26 +86,24 @@ static int read_options(struct state *state, PyObject *args, PyObject *kwargs, s
     struct ingot_build_options *o = &build->options;
     PyObject *shapes = Py_None, *passes = Py_None, *cc = Py_None, *progress = Py_None, *nvrtc = Py_None,
              *precision_of = Py_None, *timing = Py_None, *note = Py_None, *cache = Py_None, *layers = Py_None,
-             *fuse_of = Py_None, *io_types = Py_None;
+             *fuse_of = Py_None, *io_types = Py_None, *ranks = Py_None;
     int verify = 0, portable = 0, strip = 0, strict = 0;
-    build->ranks = 1;
     *out_path = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpIz:build", names, out_path, &o->target,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpOz:build", names, out_path, &o->target,
                                      &o->opt_level, &shapes, &passes, &cc, &o->jobs, &verify, &progress, &nvrtc,
                                      &portable, &o->precision, &precision_of, &o->device, &o->tune_seconds, &timing,
                                      &note, &o->tactics, &o->variants, &cache, &strip, &o->adapters, &o->adapter_rank,
-                                     &layers, &fuse_of, &io_types, &strict, &build->ranks, &o->sharding))
+                                     &layers, &fuse_of, &io_types, &strict, &ranks, &o->sharding))
         return -1;
     o->verify_passes = verify;
     o->portable = portable;
     o->strip_weights = strip;
     o->strict_qdq = strict;
-    o->ranks = build->ranks == 1 ? NULL : &build->ranks;
-    o->n_ranks = build->ranks == 1 ? 0 : 1;
     if (cache != Py_None && Py_TYPE(cache) != state->cache_type)
         return PyErr_Format(PyExc_TypeError, "cache is %R, expected an ingot.Cache", cache), -1;
     if (cache != Py_None) o->cache = ((struct cache *)cache)->cache;
-    if (read_shapes(build, shapes) || read_path(build, cc, &o->cc) || read_path(build, nvrtc, &o->nvrtc) ||
+    if (read_shapes(build, shapes) || read_ranks(build, ranks) || read_path(build, cc, &o->cc) ||
+        read_path(build, nvrtc, &o->nvrtc) ||
         read_texts(passes, "passes", &build->passes, &o->pass_switches, &o->n_pass_switches) ||
         read_texts(precision_of, "precision_of", &build->precision_of, &o->precision_of, &o->n_precision_of) ||
         read_texts(timing, "timing_caches", &build->timing_caches, &o->timing_caches, &o->n_timing_caches) ||
@@ -144,7 +162,9 @@ static PyObject *build_engine(struct state *state, struct model *model, struct b
     if (status) return raise_error(state, status, &error);
     /* The memory is of python_allocator, with which the model was made, so that the engine can own it without the model. It
      * was written just now: nothing is to be verified. */
-    engine = engine_new(state, file ? path : NULL, data, size, INGOT_VERIFY_NO_WEIGHTS, build->ranks);
+    const struct ingot_build_options *o = &build->options;
+    unsigned ranks = o->n_ranks ? o->ranks[o->n_ranks - 1] : 0;
+    engine = engine_new(state, file ? path : NULL, data, size, INGOT_VERIFY_NO_WEIGHTS, ranks);
     if (engine) ((struct engine *)engine)->report = report(&build->report);
     return engine;
 }

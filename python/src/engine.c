@@ -99,7 +99,7 @@ PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs) {
     static const char *const verifies[] = {"all", "later", "no_weights"};
     PyObject *source;
     const char *verify = "all";
-    unsigned ranks = 1;
+    unsigned ranks = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|sI:load", names, &source, &verify, &ranks)) return NULL;
     struct state *state = PyModule_GetState(module);
     for (int i = 0; i < (int)ARRAY_LENGTH(verifies); i++) {

@@ -221,7 +221,7 @@ struct engine {
     atomic_int looks;            /* how many runs are still to look whether some of that is free */
 };
 int add_engine(PyObject *module, struct state *state);
-/* Takes `data`, which may be NULL, also on failure. */
+/* Takes `data`, which may be NULL, also on failure. `ranks`: threads, or GPUs, that compute a run together; 0: one. */
 PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t size, enum ingot_verify verify,
                      unsigned ranks);
 PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs);

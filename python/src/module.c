@@ -33,7 +33,7 @@ static PyObject *nothing(PyObject *module, PyObject *const *args, Py_ssize_t n_a
 
 static PyMethodDef methods[] = {
     {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS,
-     "load(source, verify='all', ranks=1)\n--\n\n"
+     "load(source, verify='all', ranks=0)\n--\n\n"
      "An ingot.Engine from a file's path or an engine's bytes. verify: 'all' checksums before it returns, the weights' "
      "'later'\n"
      "(at the first run), or 'no_weights'. ranks: threads or GPUs that each run is divided among, for which it was "

@@ -56,6 +56,28 @@ class Engines(unittest.TestCase):
         self.assertTrue(any(i.kind == "refittable" for i in engine.initializers))
 
     def test_ranks(self):
+        """Threads that compute a run together, each its part of the network."""
+        image = np.random.default_rng(1).random((5, 1, 8, 8), np.float32)
+        reference, = ingot.Model(DIGITS).evaluate(image)
+        path = self.folder / "ranks.ingot"
+        for sharding in ("tensor", "batch"):
+            engine = ingot.compile(DIGITS, path=path, ranks=[1, 3], sharding=sharding)
+            np.testing.assert_allclose(engine(image=image), reference, rtol=1e-4, atol=1e-6)
+            for ranks in (0, 1, 3):
+                np.testing.assert_allclose(ingot.load(path, ranks=ranks)(image), reference, rtol=1e-4, atol=1e-6)
+            with self.assertRaises(ingot.Incompatible):
+                ingot.load(path, ranks=2)
+        np.testing.assert_allclose(ingot.compile(DIGITS, ranks=2)(image), reference, rtol=1e-4, atol=1e-6)
+        for wrong in ([2, 1], 0, 65):
+            with self.assertRaises(ingot.InvalidArgument):
+                ingot.compile(DIGITS, ranks=wrong)
+        for wrong in ("two", [None], -1):
+            with self.assertRaises((TypeError, OverflowError, ValueError)):
+                ingot.compile(DIGITS, ranks=wrong)
+        with self.assertRaises(ingot.InvalidArgument):
+            ingot.compile(DIGITS, ranks=2, sharding="rows")
+
+    def test_ranks_of_pickled_engines(self):
         image = np.random.default_rng(2).random((1, 1, 8, 8), np.float32)
         expected = ingot.compile(DIGITS)(image)
         path = self.folder / "ranks.ingot"
