@@ -24,7 +24,7 @@ struct ig_slot_of {
 /*
  * Fills `division` so that the given operand or result has that layout, or one along the same axis with a multiple of its
  * inner elements and so fewer to count (a reshape of [768] to [12,64] can only be divided by the 12). False: it cannot be
- * divided so. `given` is not WHOLE, and the value there not constant unless it is divided with others.
+ * divided so. `given` is not WHOLE.
  */
 bool ig_shard_divide(struct ig_graph *graph, const struct ig_node *node, struct ig_slot_of slot,
                      const struct ig_layout *given, struct ig_division *division);

@@ -52,7 +52,7 @@ static void ask(struct spreading *s, ig_node_id id, struct ig_slot_of slot, cons
     struct ig_job *job = s->g->job;
     const struct ig_node *n = &s->g->nodes.at[id];
     struct ig_node_ways *ways = &s->space->ways[id];
-    if (ways->list.count == IG_MOST_WAYS || n->out + n->n_out > s->g->values.count) return;
+    if (ways->list.count == IG_MOST_WAYS) return;
     struct ig_way w = {.in = IG_NEW_ARRAY(job, uint8_t, n->n_in + 1), .out = IG_NEW_ARRAY(job, uint8_t, n->n_out + 1)};
     w.division.in = IG_NEW_ARRAY(job, struct ig_layout, n->n_in + 1);
     w.division.out = IG_NEW_ARRAY(job, struct ig_layout, n->n_out + 1);
