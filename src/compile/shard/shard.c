@@ -52,7 +52,7 @@ static bool is_narrow(const struct ingot_build_options *o) {
 /* The one that is asked for, or the fastest, the simplest of several. */
 static void choose(struct ig_sharding *s, const struct ingot_build_options *o) {
     const int asked = forced(o);
-    s->is_forced = asked >= 0;
+    s->is_forced = asked >= 0 && asked < s->n_considered; /* of one rank, there is nothing to divide */
     for (int i = 0; i < s->n_considered; i++) {
         const char *name = s->considered[i].name;
         bool is_better = s->considered[i].result.time < IG_WORTH * s->considered[s->chosen].result.time;
