@@ -161,6 +161,21 @@ static bool is_heavy(const struct ig_contract *c) {
     return false;
 }
 
+double ig_cuda_contract_issue(const struct ig_contract *c) {
+    int instructions = 0;
+    bool quantizes = false;
+    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
+        const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
+        enum ingot_dtype from = ig_type_of(c->graph, n->in[0])->dtype;
+        quantizes |= n->op == IG_OP_round;
+        if (n->op == IG_OP_round) instructions += 4;
+        if (n->op == IG_OP_cast && from == INGOT_I32) instructions++;
+        if (n->op == IG_OP_cast && ingot_dtype_size(from) == 1) instructions += 2;
+        if (n->op == IG_OP_add || n->op == IG_OP_sub || n->op == IG_OP_mul) instructions++;
+    }
+    return quantizes ? 0.0085 * instructions : is_heavy(c) ? 0.093 : 0;
+}
+
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     struct ig_cuda_problem p = *(const struct ig_cuda_problem *)kernel->model.problem;
     p.batch = sizes[0];
@@ -187,6 +202,7 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .sm = c->target->sm,
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = is_heavy(c),
+                                  .issue = ig_cuda_contract_issue(c),
                                   .mapped = can_map(s),
                                   .twin = c->has_twin,
                                   .fixed =

@@ -64,6 +64,7 @@ struct ig_cuda_problem {
     int sm;
     bool warpgroups; /* the target has wgmma */
     bool heavy;      /* the epilogue computes exponentials or the like */
+    double issue;    /* ig_cuda_contract_issue */
     bool mapped;     /* the copy engine (TMA) can fetch both operands */
     bool twin;       /* two products of the same A: only `direct` does both, if it can */
     bool fixed;      /* columns and depth are constants */
@@ -74,6 +75,9 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *problem, const struct 
                             struct ig_cuda_gemm *out_candidates);
 /* Estimated time of the best of ig_cuda_contract_gemm at c->at, in microseconds; INFINITY: it does not apply. */
 double ig_cuda_contract_gemm_time(struct ig_contract *c);
+/* Nanoseconds per element in which a multiprocessor issues the epilogue's instructions; 0: few, which nothing waits for. Those of
+ * quantised results (codegen/cuda/quantize.c) are counted, and weighed by a measured rate. */
+double ig_cuda_contract_issue(const struct ig_contract *c);
 /* Estimated time of a candidate in microseconds. */
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *problem, const struct ig_cuda_gemm *gemm);
 

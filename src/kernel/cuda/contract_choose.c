@@ -109,7 +109,10 @@ static double wait_time(const struct ig_cuda_gemm *g, double steps) {
 static double step_time(const struct ig_cuda_gemm *g, double steps, int together) {
     double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes per line, of all blocks */
     double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
-    double copies = (g->bm + g->bn) * step / 124;
+    /* Of bytes, which often lie in shorter pieces than 16 of them; a copy of less takes as long. */
+    bool bytes = ig_cuda_math_is_bytes(g->math);
+    double a = g->bm * (bytes ? 16.0 / g->a_copy : 1), b = g->bn * (bytes ? 16.0 / g->b_copy : 1),
+           copies = (a + b) * step / 124;
     return larger(larger(products, copies), wait_time(g, steps)) + 90;
 }
 
@@ -132,7 +135,7 @@ static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
     double area = (double)g->bm * g->bn, kept = (double)g->kept * g->bn * g->bk * ig_cuda_gemm_element(g);
     double walk = g->kept * (area * g->bk / (3910 * pace(g->math)) + promotion(g) + 152);
-    double finish = area * (p->heavy ? 0.152 : 0.11) + 806, issue = p->heavy ? area * 0.093 : 0;
+    double finish = area * (0.11 + 0.45 * p->issue) + 806, issue = area * p->issue;
     double own = (walk + finish) * (double)each / (double)(each < g->turns ? each : g->turns);
     const double parts[] = {(double)each * walk, (double)each * issue, own, rows_time(p, g, 4880)};
     double sum = 0;
@@ -150,7 +153,8 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
     double products = area * g->bk / (3910 * pace(g->math)) + promotion(g), copies = bytes / 240 * busy;
     double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
-    double finish = g->turns ? area * (p->heavy ? 0.15 : 0.063) : area * 0.041 + (p->heavy ? 1500 : 780);
+    double finish = g->turns ? area * (0.063 + 0.935 * p->issue)
+                             : area * larger(0.041, p->heavy ? 0 : p->issue) + (p->heavy ? 1500 : 780);
     if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
     int64_t others = (each - 1) / 2;           /* that wait for the same group's epilogue */
     double wait = 4.2 * (double)others * larger(0, finish - walk);
@@ -199,7 +203,8 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     if (g->split > 1) at_once -= at_once / 10; /* clusters do not find room everywhere */
     int64_t waves = ceil_div(blocks, at_once);
     int last = (int)ceil_div(blocks - (waves - 1) * at_once, IG_CUDA_PROCESSORS);
-    double each = (p->heavy ? 0.116 : 0.095) + (g->swapped ? 0.045 : 0); /* swapped sums are stored one by one */
+    double each =
+        (p->heavy ? 0.116 : 0.095 + 0.8 * p->issue) + (g->swapped ? 0.045 : 0); /* swapped sums are stored one by one */
     double around = START + 1300, finish = (double)g->bm * g->bn / g->split * each;
     if (g->split > 1) { /* starting a cluster, and adding up through distributed shared memory */
         around += 720 + 144 * g->split;

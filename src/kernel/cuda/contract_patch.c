@@ -32,7 +32,7 @@ struct problem {
     int64_t matrices;        /* of weights: groups, and blocks of columns */
     int64_t groups, columns; /* of all groups */
     int lasting;
-    bool heavy;
+    double issue; /* ig_cuda_contract_issue */
 };
 
 struct patch {
@@ -105,7 +105,8 @@ static double time_of(const struct problem *problem, int64_t planes, int64_t row
     double products = steps * blocks * p->bn / 8 * 1.7, loads = steps * 4 * (blocks + warps * pairs);
     double pixels = (double)ig_cuda_patch_pixels(p, 0) * ig_cuda_patch_pixels(p, 1) * ig_cuda_patch_pixels(p, 2);
     double copies = pixels * ig_cuda_patch_chunks(p) * (16.0 / p->copy > 4 ? 4 : 16.0 / p->copy) * 0.7;
-    double finish = blocks * 16 * p->bn * (problem->heavy ? 0.14 : 0.08);
+    double each_sum = problem->issue > 0 ? (problem->issue + 0.05) * CLOCK / 1000 : 0.08;
+    double finish = blocks * 16 * p->bn * each_sum;
     double longest = fmax(fmax(products, loads), fmax(copies, finish)), all = products + loads + copies + finish;
     double tile = longest + (all - longest) * (problem->lasting > 1 ? 0.3 : 0.8);
     int64_t tiles = planes * ceil_div(rows, p->tile[0]) * ceil_div(columns, p->tile[1]) * problem->matrices;
@@ -119,16 +120,6 @@ static double time_of(const struct problem *problem, int64_t planes, int64_t row
 
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     return time_of(kernel->model.problem, sizes[0], sizes[1], sizes[2]);
-}
-
-static bool is_heavy(const struct ig_contract *c) {
-    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
-        enum ig_op op = c->graph->nodes.at[c->region->nodes.at[i]].op;
-        if (op == IG_OP_erf || op == IG_OP_normcdf || op == IG_OP_tanh || op == IG_OP_exp || op == IG_OP_sigmoid ||
-            op == IG_OP_pow)
-            return true;
-    }
-    return false;
 }
 
 /* Pixels that have a chunk's channels together, which the weights of neighbouring taps have, too; else 1. */
@@ -165,7 +156,7 @@ static struct problem problem_of(const struct patch *s, const struct ig_cuda_pat
                             .groups = groups,
                             .columns = groups * s->columns,
                             .lasting = lasting_of(p, s->c->target->sm),
-                            .heavy = is_heavy(s->c)};
+                            .issue = ig_cuda_contract_issue(s->c)};
 }
 
 static void take_shape(struct ig_cuda_patch *p, int shape) {
