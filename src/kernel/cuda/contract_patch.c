@@ -113,7 +113,7 @@ static double time_of(const struct problem *problem, int64_t planes, int64_t row
     double each = (double)ceil_div(tiles, IG_CUDA_PROCESSORS), turns = ceil(each / problem->lasting);
     double weights = (double)(ig_cuda_patch_shared(p) - ig_cuda_patch_weights_at(p)) / 24;
     double elements =
-        (double)(problem->groups * p->channels / p->joined * p->strides[1] * p->strides[2] + problem->columns);
+        ((double)problem->groups * p->channels / p->joined * p->strides[1] * p->strides[2] + (double)problem->columns);
     double memory = (double)(planes * rows * columns) * elements * ig_cuda_patch_element(p) / 3.4e6;
     return 2.6 + fmax((each * tile + turns * 1500 + weights) * 1.25 / CLOCK, memory);
 }
