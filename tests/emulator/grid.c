@@ -470,7 +470,7 @@ static void clear_shared(void) {
         grid.epoch[rank] = ++grid.last_epoch;
         if (grid.ranks > 1) memset(grid.kept[rank], 0xff, MOST_STATIC);
     }
-    memset(grid.variables.begin, 0xff, (size_t)(grid.variables.end - grid.variables.begin));
+    if (grid.variables.begin) memset(grid.variables.begin, 0xff, (size_t)(grid.variables.end - grid.variables.begin));
     grid.loaded = 0;
     grid.block_epoch = grid.epoch[0];
 }
