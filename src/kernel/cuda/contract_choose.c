@@ -135,7 +135,7 @@ static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
     double area = (double)g->bm * g->bn, kept = (double)g->kept * g->bn * g->bk * ig_cuda_gemm_element(g);
     double walk = g->kept * (area * g->bk / (3910 * pace(g->math)) + promotion(g) + 152);
-    double finish = area * (0.11 + 0.45 * p->issue) + 806, issue = area * p->issue;
+    double finish = area * (0.11 + 0.042 / 0.093 * p->issue) + 806, issue = area * p->issue;
     double own = (walk + finish) * (double)each / (double)(each < g->turns ? each : g->turns);
     const double parts[] = {(double)each * walk, (double)each * issue, own, rows_time(p, g, 4880)};
     double sum = 0;
@@ -153,7 +153,7 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
     double products = area * g->bk / (3910 * pace(g->math)) + promotion(g), copies = bytes / 240 * busy;
     double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
-    double finish = g->turns ? area * (0.063 + 0.935 * p->issue)
+    double finish = g->turns ? area * (0.063 + 0.087 / 0.093 * p->issue)
                              : area * larger(0.041, p->heavy ? 0 : p->issue) + (p->heavy ? 1500 : 780);
     if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
     int64_t others = (each - 1) / 2;           /* that wait for the same group's epilogue */

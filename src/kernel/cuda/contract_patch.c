@@ -105,8 +105,7 @@ static double time_of(const struct problem *problem, int64_t planes, int64_t row
     double products = steps * blocks * p->bn / 8 * 1.7, loads = steps * 4 * (blocks + warps * pairs);
     double pixels = (double)ig_cuda_patch_pixels(p, 0) * ig_cuda_patch_pixels(p, 1) * ig_cuda_patch_pixels(p, 2);
     double copies = pixels * ig_cuda_patch_chunks(p) * (16.0 / p->copy > 4 ? 4 : 16.0 / p->copy) * 0.7;
-    double each_sum = problem->issue > 0 ? (problem->issue + 0.05) * CLOCK / 1000 : 0.08;
-    double finish = blocks * 16 * p->bn * each_sum;
+    double finish = blocks * 16 * p->bn * (0.08 + 0.06 / 0.093 * problem->issue);
     double longest = fmax(fmax(products, loads), fmax(copies, finish)), all = products + loads + copies + finish;
     double tile = longest + (all - longest) * (problem->lasting > 1 ? 0.3 : 0.8);
     int64_t tiles = planes * ceil_div(rows, p->tile[0]) * ceil_div(columns, p->tile[1]) * problem->matrices;
