@@ -70,4 +70,13 @@ unsigned ig_processors_usable(const struct ig_processors *processors);
 /* The same for the calling thread. */
 unsigned ig_cpu_processors(void);
 
+/* Between two looks at what another processor will write: leaves it, and the other thread of this core, the resources. */
+static inline void ig_cpu_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

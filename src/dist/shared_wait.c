@@ -12,20 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/stop.h"
 #include "dist/links.h"
 
 #define MILLISECOND 1000000u
 #define YIELDING (2 * MILLISECOND) /* of a wait, before it sleeps: waking takes 50 microseconds and more */
 #define NAP (5 * MILLISECOND)      /* between two looks at whether the others are there */
-
-static void pause_processor(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 static bool has_come(const struct ig_shared_number *number, uint32_t value) {
     return (int32_t)(atomic_load_explicit(&number->value, memory_order_acquire) - value) >= 0;
@@ -156,7 +149,7 @@ enum ingot_status ig_shared_await(struct ig_shared_group *group, struct ig_share
                                   uint32_t of, const struct ig_collective_call *call, struct ingot_error *error) {
     for (unsigned i = 0; i < group->spins; i++) {
         if (has_come(number, value)) return INGOT_OK;
-        pause_processor();
+        ig_cpu_pause();
     }
     const uint64_t begin = ig_clock();
     for (;;) {

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/memory.h"
 #include "device/cpu/ledger.h"
 
@@ -78,14 +79,6 @@ struct ig_pool {
     atomic_ullong ends_at;
     bool stopping;
 };
-
-static void pause_processor(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* ---- One item -------------------------------------------------------------------------------------------------- */
 
@@ -152,7 +145,7 @@ static void wait_for(atomic_ullong *number, uint64_t wanted) {
     unsigned spins = 0;
     while (atomic_load_explicit(number, memory_order_acquire) < wanted) {
         if (++spins < SPINS)
-            pause_processor();
+            ig_cpu_pause();
         else
             sched_yield();
     }
@@ -254,7 +247,7 @@ static unsigned await_start(struct worker *worker, unsigned seen) {
         unsigned number = atomic_load_explicit(&worker->start, memory_order_acquire);
         if (number != seen) return number;
         if (i < SPINS)
-            pause_processor();
+            ig_cpu_pause();
         else
             sched_yield();
     }
