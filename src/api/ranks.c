@@ -110,16 +110,17 @@ static const struct member *find_cause(const struct ig_ranks *ranks) {
     return cause;
 }
 
-static void renew(struct ig_ranks *ranks) {
+static enum ingot_status renew(struct ig_ranks *ranks, struct ingot_error *error) {
     struct ig_group *seats[IG_MOST_RANKS] = {NULL};
     for (uint32_t r = 0; r < ranks->count; r++)
-        seats[r] = ig_nccl_renew(ranks->members[r].seat);
+        IG_TRY(ig_nccl_renew(ranks->members[r].seat, &seats[r], error));
     ig_group_renew_local(seats, ranks->count);
     ranks->has_failed = false;
+    return INGOT_OK;
 }
 
 enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error) {
-    if (ranks->has_failed) renew(ranks);
+    if (ranks->has_failed) IG_TRY(renew(ranks, error));
     const unsigned run = ++ranks->runs;
     for (uint32_t r = 1; r < ranks->count; r++)
         turn_set(&ranks->members[r].begun, run);

@@ -178,7 +178,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         ig_text_add(t, *first ? "\n    {" : ",\n    {");
         *first = false;
         if (step->kind == IG_STEP_KERNEL) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
-        if (step->n_alternatives) put_variants(t, e, g, region, step);
+        if (step->kind == IG_STEP_KERNEL && step->n_alternatives) put_variants(t, e, g, region, step);
         put_field(t, "label", plan->strings + step->label);
         ig_text_add(t, ", ");
         put_ops(t, g, region);
@@ -370,7 +370,7 @@ static void put_cost_of_variants(struct ig_text *t, const struct ig_explanation 
     uint32_t regions = 0, kernels = 0;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->n_steps; i++)
-        regions += plan->steps[i].n_alternatives > 0;
+        regions += plan->steps[i].kind == IG_STEP_KERNEL && plan->steps[i].n_alternatives > 0;
     for (uint32_t i = 0; i < set->groups.count; i++) {
         const struct ig_kernel_group *group = &set->groups.at[i];
         for (uint32_t k = 1; k < group->kernels.count; k++) {

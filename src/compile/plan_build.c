@@ -10,6 +10,7 @@
 #include "ir/build.h"
 #include "ir/part.h"
 #include "ir/rows/rows.h"
+#include "kernel/cuda/exchange.h"
 
 /* The tables of the plan as they grow. */
 struct tables {
@@ -41,6 +42,7 @@ struct level {
     struct ig_graph *g;
     bool is_main;
     uint32_t first_slice; /* outputs from here on are slices of a loop's stacked results */
+    uint32_t seat;        /* the buffer of the rank's seat; IG_PLAN_NONE: none yet */
     uint32_t *buffer_of;  /* by value; IG_PLAN_NONE: none yet */
     IG_VEC(struct ig_plan_buffer) buffers;
     IG_VEC(struct ig_plan_step) steps;
@@ -336,41 +338,47 @@ static uint32_t collective_entry(struct tables *t, const struct ig_collective *c
     return t->collectives.count - 1;
 }
 
-static void add_dim(struct level *l, ig_dim dim) {
-    IG_PUSH(l->t->job, &l->t->dim_table, ig_slots_get(&l->t->slots, dim));
+/* The number of the `seat` buffer, of which a level has one. */
+static uint32_t seat_of(struct level *l) {
+    if (l->seat == IG_PLAN_NONE) {
+        ig_slot bytes = ig_slots_get(&l->t->slots, ig_dim_const(l->g->dims, sizeof(struct ig_window_seat)));
+        l->seat = add_buffer(l, IG_PLAN_SEAT, 0, bytes);
+    }
+    return l->seat;
 }
 
-/* outer, inner, and the parts of the axis in between (plan.h). */
-static void add_collective_dims(struct level *l, const struct ig_node *n) {
-    struct ig_dims *dims = l->g->dims;
-    const struct ig_type type = *ig_type_of(l->g, n->in[0]);
-    ig_dim outer = ig_dim_const(dims, 1), inner = ig_type_elements(dims, &type);
-    bool divides = n->op == IG_OP_all_gather || n->op == IG_OP_reduce_scatter;
-    int axis = divides ? (int)ig_attr_int(l->g, n, IG_ATTR_axis) : 0;
-    if (divides) {
-        outer = ig_dim_product(dims, type.dim, axis);
-        inner = ig_dim_product(dims, type.dim + axis + 1, type.rank - axis - 1);
-    } else if (n->op == IG_OP_all_to_all) {
-        inner = ig_dim_product(dims, type.dim + 1, type.rank - 1);
+/* The kernel that GPUs which reach each other's memory have for a collective, as the step's only alternative. */
+static void add_exchange(struct level *l, const struct ig_region *region, struct ig_plan_step *step) {
+    struct tables *t = l->t;
+    if (!ig_exchange_has_kernel(l->g, region, t->set->target)) return;
+    const struct ig_node *n = &l->g->nodes.at[region->anchor];
+    const ig_dim number = ig_exchange_number(t->dims), own = ig_dim_const(t->dims, ig_attr_int(l->g, n, IG_ATTR_number));
+    const struct ig_kernel_group *group = ig_kernel_set_add(t->set, l->g, region);
+    const struct ig_kernel *kernel = t->set->kernels.at[group->kernels.at[0]].kernel;
+    struct ig_plan_step other = begin_step(l, IG_STEP_KERNEL);
+    other.kernel = group->kernels.at[0];
+    add_operand(l, n->in[0]);
+    add_operand(l, n->out);
+    const uint32_t seat = seat_of(l);
+    touch(l, seat);
+    IG_PUSH(t->job, &t->operands, seat);
+    for (uint32_t i = 0; i < kernel->dims.count; i++) {
+        ig_dim dim = kernel->dims.at[i];
+        IG_PUSH(t->job, &t->dim_table, dim == number ? ig_slots_get(&t->slots, own) : slot_for(t, group, dim));
     }
-    add_dim(l, outer);
-    add_dim(l, inner);
-    const struct ig_attr *parts = divides ? ig_attr(l->g, n, IG_ATTR_parts) : NULL;
-    int64_t ranks = divides ? parts->count : ig_attr_int(l->g, n, IG_ATTR_ranks);
-    for (int64_t r = 0; r < ranks; r++)
-        add_dim(l, parts ? parts->dims[r] : ig_dim_const(dims, 0));
+    other.tiles = slot_for(t, group, kernel->tiles);
+    other.scratch = slot_for(t, group, kernel->scratch_bytes);
+    other.work = slot_for(t, group, kernel->work);
+    finish_step(l, &other, region_label(l->g, region));
+    step->alternatives = t->alternatives.count;
+    step->n_alternatives = 1;
+    IG_PUSH(t->job, &t->alternatives, other);
 }
 
 static void add_collective_step(struct level *l, const struct ig_region *region) {
-    static const enum ig_collective_kind kinds[IG_OP_COUNT] = {[IG_OP_all_reduce] = IG_ALL_REDUCE,
-                                                               [IG_OP_all_gather] = IG_ALL_GATHER,
-                                                               [IG_OP_reduce_scatter] = IG_REDUCE_SCATTER,
-                                                               [IG_OP_all_to_all] = IG_ALL_TO_ALL,
-                                                               [IG_OP_broadcast_from] = IG_BROADCAST};
     const struct ig_node n = l->g->nodes.at[region->anchor];
-    struct ig_collective what = {.kind = kinds[n.op], .dtype = (uint32_t)ig_type_of(l->g, n.out)->dtype};
-    if (ig_collective_reduces(what.kind)) what.reduction = (uint32_t)ig_attr_int(l->g, &n, IG_ATTR_reduction);
-    if (n.op == IG_OP_broadcast_from) what.peer = (uint32_t)ig_attr_int(l->g, &n, IG_ATTR_root);
+    const struct ig_collective what = ig_exchange_collective(l->g, &n);
+    ig_dim sizes[IG_EXCHANGE_MOST_SIZES];
     if (!l->t->has_ranks)
         ig_raise(l->t->job, INGOT_UNSUPPORTED, "%s is a collective, and the engine is for one rank",
                  ig_op_info(n.op)->name);
@@ -378,8 +386,12 @@ static void add_collective_step(struct level *l, const struct ig_region *region)
     step.kernel = collective_entry(l->t, &what);
     add_operand(l, n.in[0]);
     add_operand(l, n.out);
-    add_collective_dims(l, &n);
-    end_step(l, &step, region_label(l->g, region));
+    const uint32_t count = ig_exchange_sizes(l->g, &n, sizes);
+    for (uint32_t i = 0; i < count; i++)
+        IG_PUSH(l->t->job, &l->t->dim_table, ig_slots_get(&l->t->slots, sizes[i]));
+    finish_step(l, &step, region_label(l->g, region));
+    add_exchange(l, region, &step);
+    IG_PUSH(l->t->job, &l->steps, step);
 }
 
 static void add_step(struct level *l, const struct ig_region *region) {
@@ -539,7 +551,7 @@ static void add_checks(struct tables *t, const struct ig_graph *g, struct ig_sub
 
 /* Bodies come before the step that runs them, so the subplan's place is reserved first: the main plan is number 0. */
 static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main, uint32_t first_slice) {
-    struct level l = {.t = t, .g = g, .is_main = is_main, .first_slice = first_slice};
+    struct level l = {.t = t, .g = g, .is_main = is_main, .first_slice = first_slice, .seat = IG_PLAN_NONE};
     uint32_t self = t->subplans.count;
     IG_PUSH(t->job, &t->subplans, (struct ig_subplan){0});
     l.buffer_of = IG_NEW_ARRAY(t->job, uint32_t, g->values.count + 1);

@@ -19,6 +19,7 @@
 #include "base/stop.h"
 
 struct ig_group;
+struct ig_device; /* device/device.h */
 
 #define IG_GROUP_SECONDS 10.0 /* the time limit, unless the options say otherwise */
 
@@ -80,7 +81,17 @@ enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collecti
 enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call, void *stream,
                                    struct ingot_error *error);
 bool ig_group_enqueues(const struct ig_group *group);
-/* While enqueued calls are waited for: the failure of one of them. */
+/*
+ * Windows (base/window.h), through which kernels of the ranks' GPUs exchange by themselves. All ranks call this together, each with
+ * the device that its kernels run on; later calls do nothing. INGOT_OK also where there can be none.
+ */
+enum ingot_status ig_group_open_windows(struct ig_group *group, struct ig_device *device, struct ingot_error *error);
+/* The address of this rank's struct ig_window_seat, in the memory of its GPU; NULL: there are no windows. */
+void *ig_group_seat(const struct ig_group *group);
+/* Kernels name their calls by numbers; how messages shall name them. */
+enum ingot_status ig_group_name_call(struct ig_group *group, uint32_t number, const char *label,
+                                     struct ingot_error *error);
+/* While what was enqueued is waited for, and behind it: the failure of one of them. */
 enum ingot_status ig_group_look(struct ig_group *group, struct ingot_error *error);
 /* Nanoseconds that a wait may take. */
 uint64_t ig_group_limit(const struct ig_group *group);

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/stop.h"
+#include "dist/windows.h"
 
 void ig_group_init(struct ig_group *group, const struct ig_group_api *api, uint32_t rank, uint32_t ranks,
                    const struct ig_group_options *options) {
@@ -132,6 +133,31 @@ enum ingot_status ig_group_look(struct ig_group *group, struct ingot_error *erro
     if (status == INGOT_OK) return INGOT_OK;
     ig_group_fail(group, status, failure.message);
     return IG_ERR(error, status, "%s", failure.message);
+}
+
+enum ingot_status ig_group_open_windows(struct ig_group *group, struct ig_device *device, struct ingot_error *error) {
+    struct ingot_error failure;
+    IG_TRY(ig_group_failure(group, error));
+    enum ingot_status status =
+        group->api->open_windows ? group->api->open_windows(group, device, &failure) : INGOT_OK;
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_group_fail(group, status, failure.message);
+    return IG_ERR(error, status, "%s", failure.message);
+}
+
+static struct ig_windows *windows_of(const struct ig_group *group) {
+    return group->api->windows ? group->api->windows(group) : NULL;
+}
+
+void *ig_group_seat(const struct ig_group *group) {
+    const struct ig_windows *windows = windows_of(group);
+    return windows ? ig_windows_seat(windows) : NULL;
+}
+
+enum ingot_status ig_group_name_call(struct ig_group *group, uint32_t number, const char *label,
+                                     struct ingot_error *error) {
+    struct ig_windows *windows = windows_of(group);
+    return windows ? ig_windows_name(windows, number, label, error) : INGOT_OK;
 }
 
 uint64_t ig_group_limit(const struct ig_group *group) {

@@ -4,6 +4,8 @@
 
 #include "dist/dist.h"
 
+struct ig_windows; /* windows.h */
+
 struct ig_group_api {
     void (*destroy)(struct ig_group *group);
     /* The sizes have been checked, and there is no empty exchange of a pair. `signature` is equal on ranks whose calls go
@@ -15,6 +17,12 @@ struct ig_group_api {
     enum ingot_status (*enqueue)(struct ig_group *group, const struct ig_collective_call *call, void *stream,
                                  struct ingot_error *error);
     enum ingot_status (*look)(struct ig_group *group, struct ingot_error *error);
+    /* Descriptors of all ranks' open files, for ranks of one host: out_files[r] is the caller's, but for this rank's own, which
+     * stays what it is. NULL: there is no way. */
+    enum ingot_status (*share_files)(struct ig_group *group, int own, int *out_files, struct ingot_error *error);
+    /* See dist.h; NULL: never any. */
+    enum ingot_status (*open_windows)(struct ig_group *group, struct ig_device *device, struct ingot_error *error);
+    struct ig_windows *(*windows)(const struct ig_group *group);
     /* Tells other ranks that this one has failed. */
     void (*fail)(struct ig_group *group, const char *reason);
 };

@@ -355,6 +355,24 @@ enum ingot_status ig_links_share_file(struct ig_links *links, int *file, struct 
     return INGOT_OK;
 }
 
+/* By way of rank 0, which has connections with all. */
+enum ingot_status ig_links_share_files(struct ig_links *links, int own, int *out_files, struct ingot_error *error) {
+    const uint64_t deadline = ig_clock() + links->limit;
+    if (links->rank != 0) {
+        if (!put_file(links->peers[0], own)) return say_lost(links, 0, error);
+        for (uint32_t r = 0; r < links->ranks; r++)
+            if (r != links->rank && !get_file(links->peers[0], &out_files[r], deadline))
+                return say_lost(links, 0, error);
+        return INGOT_OK;
+    }
+    for (uint32_t r = 1; r < links->ranks; r++)
+        if (!get_file(links->peers[r], &out_files[r], deadline)) return say_lost(links, r, error);
+    for (uint32_t to = 1; to < links->ranks; to++)
+        for (uint32_t r = 0; r < links->ranks; r++)
+            if (r != to && !put_file(links->peers[to], r == 0 ? own : out_files[r])) return say_lost(links, to, error);
+    return INGOT_OK;
+}
+
 /* Nothing more is sent, so what can be read is the end. */
 uint64_t ig_links_lost(struct ig_links *links) {
     for (uint32_t r = 0; r < links->ranks; r++) {

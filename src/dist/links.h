@@ -29,6 +29,8 @@ enum ingot_status ig_links_gather(struct ig_links *links, const void *mine, size
                                   struct ingot_error *error);
 /* Rank 0's open file, over Unix sockets: the others get descriptors of their own. */
 enum ingot_status ig_links_share_file(struct ig_links *links, int *file, struct ingot_error *error);
+/* All ranks' open files: descriptors of one's own of the others', out_files[r]. */
+enum ingot_status ig_links_share_files(struct ig_links *links, int own, int *out_files, struct ingot_error *error);
 
 /* Ranks whose connection has ended, as bits. Rank 0 is connected with all others, these with rank 0. */
 uint64_t ig_links_lost(struct ig_links *links);

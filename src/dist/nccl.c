@@ -1,6 +1,7 @@
 /*
- * Groups of GPUs over NCCL 2.18 to 2.x, which is loaded at run time; see nccl.h. Its API: NCCL user guide, and nccl.h of 2.18,
- * of whose configuration this has the beginning: libraries take the size and the version of what they are given.
+ * Groups of GPUs: windows (windows.h) for kernels that exchange by themselves, and NCCL 2.18 to 2.x for everything else; see
+ * nccl.h. NCCL is loaded at run time, and connected by the first call that needs it. Its API: NCCL user guide, and nccl.h of
+ * 2.18, of whose configuration this has the beginning: libraries take the size and the version of what they are given.
  *
  * Communicators do not block, so that every wait here is a loop with a time limit; one that fails is aborted, which ends its
  * kernels on the GPU. A communicator has at most 8 blocks, since each takes memory.
@@ -18,6 +19,7 @@
 
 #include "base/stop.h"
 #include "dist/group.h"
+#include "dist/windows.h"
 
 #define OLDEST 21800
 #define MOST_BLOCKS 8
@@ -97,8 +99,15 @@ struct nccl_group {
     struct ig_group base;
     struct ig_group *host;
     struct library nccl;
-    nccl_comm comm; /* NULL: not connected yet, or aborted */
+    struct ingot_error missing; /* status INGOT_OK: NCCL is there; else what is missing, should it be needed */
+    nccl_comm comm;             /* NULL: not connected yet, or aborted */
+    bool sought;                /* windows */
+    struct ig_windows *windows; /* NULL: none */
+    unsigned looks;
 };
+
+/* Between two looks at whether the other ranks are there, others at what is cheap to see. */
+enum { LOOKS = 256 };
 
 /* ---- The library ------------------------------------------------------------------------------------------------- */
 
@@ -269,8 +278,12 @@ static nccl_result enqueue_kind(const struct call *c) {
     return NCCL_SUCCESS;
 }
 
-static enum ingot_status check(const struct ig_collective_call *call, struct ingot_error *error) {
+static enum ingot_status check(const struct nccl_group *group, const struct ig_collective_call *call,
+                               struct ingot_error *error) {
     const struct ig_collective *what = &call->what;
+    if (group->missing.status != INGOT_OK)
+        return IG_ERR(error, group->missing.status, "%s '%s': %s", ig_collective_name(what->kind), call->label,
+                      group->missing.message);
     if (ig_collective_reduces(what->kind) && type_of(what->dtype) < 0)
         return IG_ERR(error, INGOT_UNSUPPORTED, "%s '%s': NCCL does not reduce %s", ig_collective_name(what->kind),
                       call->label, ingot_dtype_name((enum ingot_dtype)what->dtype));
@@ -283,7 +296,7 @@ static enum ingot_status check(const struct ig_collective_call *call, struct ing
 static enum ingot_status enqueue(struct ig_group *base, const struct ig_collective_call *call, void *stream,
                                  struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
-    IG_TRY(check(call, error));
+    IG_TRY(check(group, call, error));
     if (!group->comm) IG_TRY(connect_ranks(group, error));
     const struct call c = {
         group, call, stream, ingot_dtype_size((enum ingot_dtype)call->what.dtype), call->source, call->destination};
@@ -294,6 +307,8 @@ static enum ingot_status enqueue(struct ig_group *base, const struct ig_collecti
 static enum ingot_status look(struct ig_group *base, struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
     nccl_result result = NCCL_SUCCESS;
+    if (group->windows) IG_TRY(ig_windows_look(group->windows, error));
+    if (++group->looks % LOOKS == 0) IG_TRY(ig_group_look(group->host, error));
     if (!group->comm) return INGOT_OK;
     nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
     if (asked != NCCL_SUCCESS) result = asked;
@@ -310,6 +325,7 @@ static enum ingot_status call(struct ig_group *base, const struct ig_collective_
 
 static void fail(struct ig_group *base, const char *reason) {
     struct nccl_group *group = (struct nccl_group *)base;
+    if (group->windows) ig_windows_stop(group->windows);
     if (group->comm) group->nccl.CommAbort(group->comm);
     group->comm = NULL;
     ig_group_fail(group->host, base->failure.status, reason);
@@ -322,13 +338,43 @@ static void destroy(struct ig_group *base) {
         group->nccl.CommDestroy(group->comm);
     else if (group->comm)
         group->nccl.CommAbort(group->comm);
+    ig_windows_close(group->windows);
     ig_group_destroy(group->host);
     if (group->nccl.file) dlclose(group->nccl.file);
     ig_release(base->allocator, group, sizeof *group);
 }
 
-static const struct ig_group_api api = {
-    .destroy = destroy, .call = call, .fail = fail, .enqueue = enqueue, .look = look};
+static void say_transport(struct nccl_group *group, const char *without) {
+    char nccl[32] = "no NCCL";
+    if (group->missing.status == INGOT_OK)
+        snprintf(nccl, sizeof nccl, "NCCL %d.%d.%d", group->nccl.version / 10000, group->nccl.version / 100 % 100,
+                 group->nccl.version % 100);
+    const char *windows = group->windows ? "windows, " : "";
+    snprintf(group->base.transport, sizeof group->base.transport, "%s%s%s%.60s", windows, nccl,
+             *without ? "; no windows: " : "", without);
+}
+
+static enum ingot_status open_windows(struct ig_group *base, struct ig_device *device, struct ingot_error *error) {
+    struct nccl_group *group = (struct nccl_group *)base;
+    char reason[IG_WINDOWS_REASON_SIZE] = "";
+    if (group->sought) return INGOT_OK;
+    group->sought = true;
+    IG_TRY(ig_windows_open(group->host, device, &group->windows, reason, error));
+    say_transport(group, reason);
+    return INGOT_OK;
+}
+
+static struct ig_windows *windows_of(const struct ig_group *base) {
+    return ((const struct nccl_group *)base)->windows;
+}
+
+static const struct ig_group_api api = {.destroy = destroy,
+                                        .call = call,
+                                        .fail = fail,
+                                        .enqueue = enqueue,
+                                        .look = look,
+                                        .open_windows = open_windows,
+                                        .windows = windows_of};
 
 enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, struct ig_group **out_seat,
                                  struct ingot_error *error) {
@@ -337,21 +383,19 @@ enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, str
     if (!group) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of GPUs");
     ig_group_init(&group->base, &api, host->rank, host->ranks, &options);
     group->base.neighbours = host->neighbours;
-    enum ingot_status status = load(library, &group->nccl, error);
-    if (status != INGOT_OK) {
-        if (group->nccl.file) dlclose(group->nccl.file);
-        ig_release(host->allocator, group, sizeof *group);
-        return status;
-    }
+    group->missing.status = load(library, &group->nccl, &group->missing);
     group->host = host;
-    snprintf(group->base.transport, sizeof group->base.transport, "NCCL %d.%d.%d", group->nccl.version / 10000,
-             group->nccl.version / 100 % 100, group->nccl.version % 100);
+    say_transport(group, "");
     *out_seat = &group->base;
     return INGOT_OK;
 }
 
-struct ig_group *ig_nccl_renew(struct ig_group *seat) {
-    if (seat->api != &api) return seat;
+enum ingot_status ig_nccl_renew(struct ig_group *seat, struct ig_group **out_host, struct ingot_error *error) {
+    struct nccl_group *group = (struct nccl_group *)seat;
+    *out_host = seat;
+    if (seat->api != &api) return INGOT_OK;
+    *out_host = group->host;
+    if (group->windows) IG_TRY(ig_windows_renew(group->windows, error));
     seat->failure.status = INGOT_OK;
-    return ((struct nccl_group *)seat)->host;
+    return INGOT_OK;
 }

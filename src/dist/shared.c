@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "dist/shared.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -145,7 +146,28 @@ static void destroy(struct ig_group *base) {
     ig_release(base->allocator, group, sizeof *group);
 }
 
-static const struct ig_group_api api = {.destroy = destroy, .call = call, .fail = ig_shared_fail};
+/* Between threads a descriptor is as good as its number. */
+static enum ingot_status share_files(struct ig_group *base, int own, int *out_files, struct ingot_error *error) {
+    struct ig_shared_group *group = (struct ig_shared_group *)base;
+    if (group->links) return ig_links_share_files(group->links, own, out_files, error);
+    int all[IG_MOST_RANKS];
+    struct ig_collective_sizes sizes = {.outer = 1, .inner = 1};
+    for (uint32_t r = 0; r < base->ranks; r++)
+        sizes.parts[r] = 1;
+    const struct ig_collective_call gather = {{IG_ALL_GATHER, INGOT_I32, 0, 0}, &sizes, &own, all, "files", NULL};
+    IG_TRY(ig_group_call(base, &gather, error));
+    enum ingot_status status = INGOT_OK;
+    for (uint32_t r = 0; r < base->ranks; r++) {
+        if (r == base->rank) continue;
+        out_files[r] = fcntl(all[r], F_DUPFD_CLOEXEC, 0);
+        if (out_files[r] < 0) status = IG_ERR(error, INGOT_IO, "cannot share a file with rank %u: %m", r);
+    }
+    IG_TRY(ig_group_barrier(base, "files", error)); /* before anybody closes its own */
+    return status;
+}
+
+static const struct ig_group_api api = {
+    .destroy = destroy, .call = call, .look = ig_shared_look, .share_files = share_files, .fail = ig_shared_fail};
 
 enum ingot_status ig_shared_create(void *memory, uint32_t rank, uint32_t ranks, struct ig_links *links,
                                    const struct ig_group_options *options, struct ig_group **out_group,

@@ -109,6 +109,20 @@ static enum ingot_status say_gone(struct ig_shared_group *group, const struct ig
                   call->label, of, left ? "has left the group" : "has died", where);
 }
 
+enum ingot_status ig_shared_look(struct ig_group *base, struct ingot_error *error) {
+    struct ig_shared_group *group = (struct ig_shared_group *)base;
+    const struct ig_collective_sizes nothing = {0};
+    const struct ig_collective_call waits = {.what = {IG_ALL_GATHER, INGOT_U8, 0, 0}, .sizes = &nothing, .label = "a run"};
+    IG_TRY(ig_shared_heed(group, &waits, error));
+    const uint64_t lost = group->links ? ig_links_lost(group->links) : 0;
+    for (uint32_t r = 0; r < base->ranks; r++) {
+        if (r == base->rank) continue;
+        bool left = atomic_load_explicit(&group->header->seats[r].left, memory_order_acquire);
+        if (left || lost >> r & 1) return say_gone(group, &waits, r, left, error);
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status say_late(struct ig_shared_group *group, const struct ig_collective_call *call, uint32_t of,
                                   struct ingot_error *error) {
     char where[160];

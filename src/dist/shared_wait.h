@@ -29,6 +29,8 @@ enum ingot_status ig_shared_compare(struct ig_shared_group *group, const struct 
 /* The failure that another rank has told, if any. */
 enum ingot_status ig_shared_heed(struct ig_shared_group *group, const struct ig_collective_call *call,
                                  struct ingot_error *error);
+/* The same, or that a rank is not there any more, for who waits for something else than a call. */
+enum ingot_status ig_shared_look(struct ig_group *base, struct ingot_error *error);
 void ig_shared_fail(struct ig_group *base, const char *reason);
 
 #endif

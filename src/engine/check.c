@@ -164,6 +164,9 @@ static enum ingot_status check_buffer(const struct checker *c, const struct ig_s
         REQUIRE(c, buffer->index < index, "buffer %u is an alias of what comes after it", index);
         REQUIRE(c, buffer->offset == IG_PLAN_NONE || buffer->offset < c->n_slots, "buffer %u has no offset", index);
         return INGOT_OK;
+    case IG_PLAN_SEAT:
+        REQUIRE(c, buffer->index == 0, "buffer %u is seat %u of a rank", index, buffer->index);
+        return INGOT_OK;
     default: REQUIRE(c, false, "buffer %u is of the unknown kind %u", index, buffer->kind);
     }
 }
@@ -377,19 +380,34 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
     }
 }
 
+/* The kernel of a collective has its operands, then the seat. */
+static enum ingot_status check_exchange(const struct checker *c, uint32_t own, uint32_t index,
+                                        const struct ig_plan_step *step, const struct ig_plan_step *other) {
+    const uint32_t *a = c->plan->operands + step->operands, *b = c->plan->operands + other->operands;
+    bool same = other->n_operands == 3 && step->n_operands == 2 && a[0] == b[0] && a[1] == b[1];
+    REQUIRE(c, same, "step %u is a collective, and its kernel has other operands", index);
+    REQUIRE(c, b[2] < c->plan->subplans[own].n_buffers &&
+                   c->plan->buffers[c->plan->subplans[own].buffers + b[2]].kind == IG_PLAN_SEAT,
+            "step %u is a collective, and its kernel has no seat", index);
+    return INGOT_OK;
+}
+
 /* An alternative is a kernel, in the place of its step, and has no alternatives of its own. */
 static enum ingot_status check_alternatives(struct checker *c, uint32_t own, uint32_t index) {
     const struct ig_plan *p = c->plan;
     const struct ig_plan_step *step = &p->steps[p->subplans[own].steps + index];
     REQUIRE(c, in_table(step->alternatives, step->n_alternatives, p->n_steps), "step %u has no alternatives", index);
     if (step->n_alternatives == 0) return INGOT_OK;
-    REQUIRE(c, step->kind == IG_STEP_KERNEL, "step %u has alternatives and is no kernel", index);
-    REQUIRE(c, step->choice < c->n_slots, "step %u has no choice among its alternatives", index);
+    REQUIRE(c, step->kind == IG_STEP_KERNEL || (step->kind == IG_STEP_COLLECTIVE && step->n_alternatives == 1),
+            "step %u has %u alternatives and is no kernel", index, step->n_alternatives);
+    REQUIRE(c, step->kind == IG_STEP_COLLECTIVE || step->choice < c->n_slots,
+            "step %u has no choice among its alternatives", index);
     for (uint32_t i = 0; i < step->n_alternatives; i++) {
         const struct ig_plan_step *other = &p->steps[step->alternatives + i];
         REQUIRE(c, other->kind == IG_STEP_KERNEL && other->n_alternatives == 0,
                 "step %u has an alternative that is no kernel, or has alternatives", index);
         IG_TRY(check_step(c, own, index, other));
+        if (step->kind == IG_STEP_COLLECTIVE) IG_TRY(check_exchange(c, own, index, step, other));
     }
     return INGOT_OK;
 }

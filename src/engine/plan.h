@@ -74,6 +74,7 @@ enum ig_plan_buffer_kind {
     IG_PLAN_OUTPUT, /* index: the plan's output; bound memory */
     IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section */
     IG_PLAN_ALIAS,  /* memory of buffer `index` (a reshape, a part) at byte offset slot `offset` */
+    IG_PLAN_SEAT,   /* CUDA: this rank's struct ig_window_seat (base/window.h); index 0; for alternatives of collectives */
 };
 /* The first step that uses an ARENA or OUTPUT buffer writes it, and no other step does; aliases are only read. Runtimes
  * rely on this to reorder steps. */
@@ -95,7 +96,9 @@ enum ig_plan_step_kind {
     IG_STEP_LOOP,
     /* Collective `kernel` of the ranks (base/collective.h) from operand 0 to operand 1, of which a send has only the first
      * and a receive only the second; the other is IG_PLAN_NONE. The dims are its outer and its inner size, then the part of
-     * each rank. All ranks' plans have the same collectives in the same order. */
+     * each rank. All ranks' plans have the same collectives in the same order. Its alternative, if it has one, is a kernel for
+     * GPUs that reach each other's memory, with these operands and the seat as the third, and the number of the collective
+     * among the plan's as first dim; the runtime chooses. */
     IG_STEP_COLLECTIVE,
 };
 /*
@@ -115,7 +118,7 @@ struct ig_plan_step {
     uint32_t n_inputs, n_carried; /* IF: number of captures; LOOP: number of captures, of carried values */
     ig_plan_string label;         /* ONNX nodes of the region, for profiles */
     /* KERNEL: the same step by other kernels, as records of the step table that belong to no subplan; slot `choice` says
-     * which one runs: 0 is this one, i the alternative i - 1. */
+     * which one runs: 0 is this one, i the alternative i - 1. COLLECTIVE: at most one, and no choice. */
     uint32_t alternatives, n_alternatives;
     ig_slot choice;
     uint32_t demand; /* KERNEL, COPY: entry demand-1 of the demand table; 0: not known */

@@ -130,7 +130,10 @@ static void add_attr(struct ig_canon *c, const struct ig_attr *a, struct ig_text
 void ig_canon_attrs(struct ig_canon *c, const struct ig_node *n, struct ig_text *text) {
     const struct ig_op_info *info = ig_op_info(n->op);
     for (int i = 0; i < info->n_attrs; i++) {
-        ig_text_printf(text, "%s%s=", i ? ", " : " {", ig_attr_name_text(info->attrs[i].name));
+        enum ig_attr_name name = info->attrs[i].name;
+        ig_text_printf(text, "%s%s=", i ? ", " : " {", ig_attr_name_text(name));
+        /* Which collective it is, and on which rank: kernels are told when they run. */
+        if (ig_op_is_collective(n->op) && (name == IG_ATTR_number || name == IG_ATTR_rank)) continue;
         add_attr(c, &n->attr[i], text);
     }
     if (info->n_attrs) ig_text_add(text, "}");

@@ -15,20 +15,19 @@ typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_regi
 typedef struct ig_kernel *(*choice_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *,
                                        const struct ig_sizes *at, int choice);
 
-static const schedule_fn schedules[] = {
+static const schedule_fn schedules[IG_FAMILY_COUNT] = {
     [IG_FAMILY_MAP] = ig_kernel_map,   [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_WINDOW] = ig_kernel_window,
     [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
 };
 
 /* Families without a GPU schedule use the CPU's: the threads of a block share its loops. */
-static const schedule_fn cuda_schedules[] = {
+static const schedule_fn cuda_schedules[IG_FAMILY_COUNT] = {
     [IG_FAMILY_MAP] = ig_kernel_map_cuda,       [IG_FAMILY_ROW] = ig_kernel_row_cuda,
     [IG_FAMILY_WINDOW] = ig_kernel_window_cuda, [IG_FAMILY_SCAN] = ig_kernel_scan,
-    [IG_FAMILY_REST] = ig_kernel_rest,
+    [IG_FAMILY_REST] = ig_kernel_rest,          [IG_FAMILY_COLLECTIVE] = ig_kernel_exchange_cuda,
 };
 /* Families with several candidates, on CPUs and GPUs. */
-static const choice_fn choosers[] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
-enum { N_FAMILIES = sizeof schedules / sizeof *schedules, N_CHOOSERS = sizeof choosers / sizeof *choosers };
+static const choice_fn choosers[IG_FAMILY_COUNT] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
 enum { CUDA_THREADS = 256 };
 
 /* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */
@@ -56,8 +55,7 @@ static const char *title(struct ig_graph *graph, const struct ig_region *region)
 static struct ig_kernel *schedule(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target, const struct ig_sizes *at, int choice) {
     enum ig_family family = region->family;
-    if ((size_t)family < N_CHOOSERS && choosers[family]) return choosers[family](graph, region, target, at, choice);
-    IG_ASSERT(graph->job, (size_t)family < N_FAMILIES);
+    if (choosers[family]) return choosers[family](graph, region, target, at, choice);
     schedule_fn only = (ig_target_is_cuda(target) ? cuda_schedules : schedules)[family];
     IG_ASSERT(graph->job, only != NULL);
     return choice == 0 ? only(graph, region, target, at) : NULL;

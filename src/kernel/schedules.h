@@ -25,7 +25,7 @@ struct ig_kernel *ig_kernel_row(struct ig_graph *, const struct ig_region *, con
 struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, const struct ig_target *,
                                    const struct ig_sizes *at);
 
-/* For GPUs: cuda/map.c, cuda/row.c, cuda/window.c. They build the loop IR of loop.h: a tile is done by a block of
+/* For GPUs: cuda/map.c, cuda/row.c, cuda/window.c, cuda/exchange.c. They build the loop IR of loop.h: a tile is done by a block of
  * kernel->threads threads, which share its vector loops. */
 struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *,
                                      const struct ig_sizes *at);
@@ -33,6 +33,8 @@ struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *, const struct ig_region *
                                      const struct ig_sizes *at);
 struct ig_kernel *ig_kernel_window_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *,
                                         const struct ig_sizes *at);
+struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *,
+                                          const struct ig_sizes *at);
 
 /* The last step of every schedule on GPUs (cuda/tiles.c): threads, tiles and parameters in the form that the printer
  * needs. */

@@ -8,6 +8,7 @@
 #include "codegen/cuda/attend/attend.h"
 #include "codegen/cuda/blocks.h"
 #include "codegen/cuda/depthwise.h"
+#include "codegen/cuda/exchange.h"
 #include "codegen/cuda/gemm/gemm.h"
 #include "codegen/cuda/patch.h"
 #include "codegen/cuda/printer.h"
@@ -264,6 +265,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     if (kernel->recurrent) {
         ig_text_add(&unit, "\n");
         ig_cuda_recurrent(kernel->recurrent, &unit);
+    }
+    if (kernel->exchange) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_exchange(kernel->exchange, &unit);
     }
     for (uint32_t i = 0; i < kernel->micros.count; i++) {
         ig_text_add(&unit, "\n");

@@ -13,6 +13,7 @@ extern const char ig_cuda_template_attend_wgmma[];
 extern const char ig_cuda_template_blocks[];
 extern const char ig_cuda_template_copy[];
 extern const char ig_cuda_template_depthwise[];
+extern const char ig_cuda_template_exchange[];
 extern const char ig_cuda_template_gemm[];
 extern const char ig_cuda_template_gemm_copy[];
 extern const char ig_cuda_template_gemm_direct[];

@@ -54,6 +54,26 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
     return INGOT_OK;
 }
 
+/* From here on NCCL is faster. */
+#define MOST_BYTES ((size_t)8 << 20)
+
+enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step, bool *out_chosen,
+                                           struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    const struct ig_plan_step *other = &plan->steps[step->plan->alternatives];
+    const struct ig_collective *what = &plan->collectives[step->plan->kernel];
+    size_t source, destination;
+    *out_chosen = false;
+    IG_TRY(ig_group_open_windows(env->group, env->device, error));
+    if (!ig_group_seat(env->group) || other->n_dims == 0) return INGOT_OK;
+    ig_collective_bytes(what, &step->collective->sizes, ig_group_rank(env->group), ig_group_ranks(env->group), &source,
+                        &destination);
+    *out_chosen = source <= MOST_BYTES && destination <= MOST_BYTES;
+    if (!*out_chosen) return INGOT_OK;
+    return ig_group_name_call(env->group, (uint32_t)env->slots[plan->dims[other->dims]],
+                              ig_frame_label(plan, step->plan), error);
+}
+
 bool ig_frame_enqueues_collectives(const struct ig_device *device) {
     return !device->api->call_host && device->api->stream_native;
 }

@@ -284,7 +284,8 @@ static enum ingot_status choose_step(const struct ig_frame_env *env, const struc
                                      const struct ig_plan_step **out_step, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_plan_step *step = &plan->steps[frame->sub->steps + s];
-    int64_t choice = step->n_alternatives ? env->slots[step->choice] : 0;
+    const bool has_choice = step->n_alternatives > 0 && step->kind != IG_STEP_COLLECTIVE;
+    int64_t choice = has_choice ? env->slots[step->choice] : 0;
     if (choice < 0 || choice > step->n_alternatives) {
         char symbols[IG_SHAPE_DESCRIPTION_SIZE];
         return IG_ERR(error, INGOT_BAD_ENGINE, "%s: kernel %lld of %u would run with %s", ig_frame_label(plan, step),
@@ -293,6 +294,21 @@ static enum ingot_status choose_step(const struct ig_frame_env *env, const struc
     }
     *out_step = choice ? &plan->steps[step->alternatives + choice - 1] : step;
     return INGOT_OK;
+}
+
+/* A collective and its kernel have operands of the same sizes, so that of the kernel is checked too. */
+static enum ingot_status make_chosen(struct ig_frame_env *env, struct ig_frame *frame, uint32_t s,
+                                     struct ingot_error *error) {
+    struct ig_frame_step *step = &frame->steps[s];
+    IG_TRY(choose_step(env, frame, s, &step->plan, error));
+    step->level = s;
+    IG_TRY(make_step(env, frame, step, error));
+    if (step->plan->kind != IG_STEP_COLLECTIVE || step->plan->n_alternatives == 0) return INGOT_OK;
+    bool exchanges;
+    IG_TRY(ig_frame_choose_exchange(env, step, &exchanges, error));
+    if (!exchanges) return INGOT_OK;
+    step->plan = &env->file->plan.steps[step->plan->alternatives];
+    return make_step(env, frame, step, error);
 }
 
 enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, struct ig_frame **out_frame,
@@ -311,9 +327,7 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     frame->steps = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->steps);
     if (!frame->steps) return no_memory(error);
     for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
-        IG_TRY(choose_step(env, frame, s, &frame->steps[s].plan, error));
-        frame->steps[s].level = s;
-        IG_TRY(make_step(env, frame, &frame->steps[s], error));
+        IG_TRY(make_chosen(env, frame, s, error));
     }
     IG_TRY(ig_frame_plan_memory(env, frame, error));
     IG_TRY(find_segments(env, frame, error));

@@ -34,6 +34,7 @@ static void *address_of(const struct ig_frame_env *env, const struct ig_frame *f
     if (frame->bytes[b] == 0) return env->dummy;
     if (buffer->kind == IG_PLAN_WEIGHT)
         return (char *)ig_weight_address(env->weights, 64 * (uint64_t)buffer->index) + frame->offset[b];
+    if (buffer->kind == IG_PLAN_SEAT) return env->group ? ig_group_seat(env->group) : env->dummy;
     return frame->base + frame->place[root] + frame->offset[b];
 }
 

@@ -2,6 +2,7 @@
  * The buffers of a frame: sizes for these shapes, aliasing, lifetimes, and arena offsets. Sizes are checked against
  * each other here, once, so that runs need no checks.
  */
+#include "base/window.h"
 #include "runtime/frame/frame.h"
 #include "runtime/frame/memory_plan.h"
 #include "runtime/frame/shape.h"
@@ -88,6 +89,7 @@ static enum ingot_status check_size(const struct ig_frame_env *env, const struct
         fits = buffer->index < frame->sub->n_outputs && bytes <= frame->outputs[buffer->index].bytes;
         break;
     case IG_PLAN_WEIGHT: fits = buffer->index <= weights / 64 && bytes <= weights - 64 * (size_t)buffer->index; break;
+    case IG_PLAN_SEAT: fits = bytes <= sizeof(struct ig_window_seat); break;
     case IG_PLAN_ARENA:
     case IG_PLAN_ALIAS: break;
     }

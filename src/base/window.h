@@ -1,0 +1,54 @@
+/*
+ * Windows: memory of each GPU of a group that the group's other GPUs write to, as kernels of collectives
+ * (kernel/cuda/exchange_block.h) and the group (dist/windows.h) know it.
+ *
+ * A window has two halves, of even and of odd epochs, and each half a slot for each sender: IG_WINDOW_HEADERS headers, one
+ * for a block, then IG_WINDOW_LINES lines. Both have 16 bytes: two words of 64 bits, which are written and read whole. The
+ * high 32 bits of a word are the epoch in which it was written, so that a word brings its own proof of having come; the
+ * low ones are data, and of a header the number of the collective and what it is of. Epochs go on from call to call and
+ * are never reset: 2 to 2^32 - 1, and again from 2. So that no word of four thousand million epochs ago is taken for one
+ * of now, each rank clears a half every 2^30 epochs, in the epoch before that half's, and before it writes anything that
+ * lets the others go on.
+ */
+#ifndef IG_BASE_WINDOW_H
+#define IG_BASE_WINDOW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/collective.h"
+
+enum {
+    IG_WINDOW_HEADERS = 64, /* the most blocks of a kernel */
+    IG_WINDOW_THREADS = 256,
+    IG_WINDOW_EACH = 8, /* lines of a thread */
+    IG_WINDOW_LINES = IG_WINDOW_HEADERS * IG_WINDOW_THREADS * IG_WINDOW_EACH,
+    IG_WINDOW_SLOT = (IG_WINDOW_HEADERS + IG_WINDOW_LINES) * 16, /* bytes */
+    IG_WINDOW_FIRST_EPOCH = 2,
+};
+
+/* What a kernel is given, in the memory of its GPU. */
+struct ig_window_seat {
+    uint64_t windows[IG_MOST_RANKS]; /* addresses of the ranks' windows, as this GPU reaches them; its own too */
+    uint64_t report;                 /* address of a struct ig_window_report, in pinned memory of the host */
+    uint64_t patience;               /* nanoseconds that a kernel waits for another rank */
+    uint32_t rank;
+    uint32_t epoch;    /* of the next call */
+    uint32_t arrivals; /* blocks of the running kernel that have ended */
+    uint32_t given_up; /* 1: a kernel did: none exchanges anything any more */
+};
+
+enum ig_window_state { IG_WINDOW_WELL, IG_WINDOW_LATE, IG_WINDOW_DIFFERENT };
+struct ig_window_report {
+    uint32_t state;                      /* written last */
+    uint32_t peer;                       /* the rank that was waited for, or that does something else */
+    uint32_t number, size;               /* of the collective, as in headers */
+    uint32_t other_number, other_size;   /* DIFFERENT */
+    uint32_t stop;                       /* 1: written by the host: kernels shall not wait any longer */
+};
+
+static inline size_t ig_window_bytes(uint32_t ranks) {
+    return (size_t)2 * ranks * IG_WINDOW_SLOT;
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* A collective as CUDA C++. */
+#include "codegen/cuda/exchange.h"
+
+#include "codegen/cuda/templates.h"
+
+/* How elements are stored, and what they are added up as. */
+static const struct type {
+    const char *stored, *sum;
+} types[INGOT_DTYPE_COUNT] = {
+    [INGOT_F16] = {"f16", "float"},      [INGOT_BF16] = {"bf16", "float"},    [INGOT_F32] = {"float", "float"},
+    [INGOT_F64] = {"double", "double"},  [INGOT_I32] = {"int", "unsigned"},   [INGOT_U32] = {"unsigned", "unsigned"},
+    [INGOT_I64] = {"long long", "unsigned long long"}, [INGOT_U64] = {"unsigned long long", "unsigned long long"},
+};
+
+/* Moved, not reduced. */
+static const char *plain_type(enum ingot_dtype dtype) {
+    switch (ingot_dtype_size(dtype)) {
+    case 1: return "unsigned char";
+    case 2: return "unsigned short";
+    case 4: return "unsigned";
+    default: return "unsigned long long";
+    }
+}
+
+void ig_cuda_exchange(const struct ig_cuda_exchange *e, struct ig_text *text) {
+    const bool reduces = ig_collective_reduces(e->kind);
+    ig_text_add(text, "namespace exchange {\n");
+    ig_text_add(text, "enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST };\n"
+                      "enum { SUM, MAX, MIN };\n"
+                      "struct f16 {\n    unsigned short bits;\n};\nstruct bf16 {\n    unsigned short bits;\n};\n");
+    ig_text_printf(text, "enum { KIND = %d, REDUCTION = %d, REDUCES = %d, EVEN = %d };\n", (int)e->kind,
+                   (int)e->reduction, reduces, e->even);
+    ig_text_printf(text, "enum { RANKS = %u, ROOT = %u, MOST_RANKS = %u };\n", e->ranks, e->root, IG_MOST_RANKS);
+    ig_text_printf(text, "enum { HEADERS = %d, LINES = %d, SLOT = %d, EACH = %d, FIRST_EPOCH = %d };\n",
+                   IG_WINDOW_HEADERS, IG_WINDOW_LINES, IG_WINDOW_SLOT, IG_WINDOW_EACH, IG_WINDOW_FIRST_EPOCH);
+    ig_text_printf(text, "typedef %s element;\ntypedef %s total;\n",
+                   reduces ? types[e->dtype].stored : plain_type(e->dtype), reduces ? types[e->dtype].sum : "int");
+    ig_text_add(text, ig_cuda_template_exchange);
+    ig_text_add(text, "}\n");
+}

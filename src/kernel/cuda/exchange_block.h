@@ -1,0 +1,21 @@
+/*
+ * A collective as a CUDA kernel, described for codegen (codegen/cuda/exchange.c): everything that its text depends on.
+ *
+ * The kernel writes to the windows of the other ranks' GPUs and reads its own (base/window.h). Each block exchanges with
+ * the blocks of its number, so that they need not all be resident.
+ */
+#ifndef IG_KERNEL_CUDA_EXCHANGE_BLOCK_H
+#define IG_KERNEL_CUDA_EXCHANGE_BLOCK_H
+
+#include "base/collective.h"
+#include "base/window.h"
+
+struct ig_cuda_exchange {
+    enum ig_collective_kind kind;
+    enum ig_reduction reduction;
+    enum ingot_dtype dtype;
+    uint32_t ranks, root;
+    bool even; /* what lies together of a rank's part is a multiple of a line's 8 bytes */
+};
+
+#endif
