@@ -77,6 +77,7 @@ static void dump(const struct build *b, const char *pass) {
 static void divide(struct build *b) {
     const struct ingot_build_options *o = b->options;
     if (o->n_ranks == 0) {
+        ig_sharding_check_alone(b->graph);
         IG_PUSH(b->job, &b->ranks, ((struct ig_rank_graph){.graph = b->graph, .ranks = 1}));
         return;
     }

@@ -379,9 +379,7 @@ static void add_collective_step(struct level *l, const struct ig_region *region)
     const struct ig_node n = l->g->nodes.at[region->anchor];
     const struct ig_collective what = ig_exchange_collective(l->g, &n);
     ig_dim sizes[IG_EXCHANGE_MOST_SIZES];
-    if (!l->t->has_ranks)
-        ig_raise(l->t->job, INGOT_UNSUPPORTED, "%s is a collective, and the engine is for one rank",
-                 ig_op_info(n.op)->name);
+    IG_ASSERT(l->t->job, l->t->has_ranks);
     struct ig_plan_step step = begin_step(l, IG_STEP_COLLECTIVE);
     step.kernel = collective_entry(l->t, &what);
     add_operand(l, n.in[0]);

@@ -83,6 +83,7 @@ ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_
 ig_value ig_build_all_reduce(struct ig_graph *g, ig_value a, int64_t number, int ranks, enum ig_reduction reduction);
 ig_value ig_build_all_gather(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis, const ig_dim *parts,
                              int ranks);
+ig_value ig_build_all_to_all(struct ig_graph *g, ig_value a, int64_t number, int ranks);
 ig_value ig_build_reduce_scatter(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis,
                                  const ig_dim *parts, int ranks, enum ig_reduction reduction);
 

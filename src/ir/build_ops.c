@@ -331,6 +331,11 @@ ig_value ig_build_all_gather(struct ig_graph *g, ig_value a, int64_t number, int
     return ig_build_node(g, IG_OP_all_gather, &a, 1, 1, attrs, NULL);
 }
 
+ig_value ig_build_all_to_all(struct ig_graph *g, ig_value a, int64_t number, int ranks) {
+    const struct ig_attr attrs[] = {ig_attr_of_int(number), ig_attr_of_int(ranks)};
+    return ig_build_node(g, IG_OP_all_to_all, &a, 1, 1, attrs, NULL);
+}
+
 ig_value ig_build_reduce_scatter(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis,
                                  const ig_dim *parts, int ranks, enum ig_reduction reduction) {
     const struct ig_attr attrs[] = {ig_attr_of_int(number), ig_attr_of_int(rank), ig_attr_of_int(axis),

@@ -199,16 +199,32 @@ static void compile_collective(struct ig_job *job, void *argument) {
     ig_compile(job, ig_graph_parse(job, ig_dims_create(job), text, strlen(text)), &b->options, &sink);
 }
 
-/* A network with collectives of its own is one rank's, and no engine. */
+/* A network with collectives of its own is one rank's: an engine for that many ranks, and none for one machine. */
 static void test_collective_of_a_model(void **state) {
-    struct built b = {.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
-    struct ig_job job;
-    struct ingot_error error;
-    ig_job_init(&job, &ig_libc_allocator);
-    assert_int_equal(ig_job_run(&job, compile_collective, &b, &error), INGOT_UNSUPPORTED);
-    ig_job_deinit(&job);
-    assert_non_null(strstr(error.message, "all_reduce is a collective, and the engine is for one rank"));
-    ig_engine_memory_release(&b.bytes);
+    static const unsigned ranks[] = {2};
+    static const struct {
+        size_t n_ranks;
+        const char *sharding, *message;
+    } cases[] = {
+        {0, NULL, "all_reduce is a collective, so the model is one rank's: say for how many ranks the engine is"},
+        {1, "tensor",
+         "sharding 'tensor': the model is one rank's, with collectives of its own, and is not divided again"},
+        {1, NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct built b = {.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
+        struct ig_job job;
+        struct ingot_error error = {0};
+        b.options.ranks = ranks;
+        b.options.n_ranks = cases[i].n_ranks;
+        b.options.sharding = cases[i].sharding;
+        ig_job_init(&job, &ig_libc_allocator);
+        enum ingot_status status = ig_job_run(&job, compile_collective, &b, &error);
+        ig_job_deinit(&job);
+        assert_int_equal(status, cases[i].message ? INGOT_INVALID_ARGUMENT : INGOT_OK);
+        if (cases[i].message) assert_string_equal(error.message, cases[i].message);
+        ig_engine_memory_release(&b.bytes);
+    }
 }
 
 /* ---- Passes that lose a collective -------------------------------------------------------------------------------- */

@@ -67,6 +67,11 @@ static enum ig_unit unit_of(const struct costs *c, const struct ig_node *n) {
     }
 }
 
+static int ranks_of(const struct ig_graph *g, const struct ig_node *n) {
+    bool divides = n->op == IG_OP_all_gather || n->op == IG_OP_reduce_scatter;
+    return divides ? ig_attr(g, n, IG_ATTR_parts)->count : (int)ig_attr_int(g, n, IG_ATTR_ranks);
+}
+
 static double node_time(void *user, struct ig_graph *g, ig_node_id id, const double *in, const double *out,
                         double work) {
     const struct costs *c = user;
@@ -85,6 +90,7 @@ static double node_time(void *user, struct ig_graph *g, ig_node_id id, const dou
         results += bytes_of(c, n->out + i) * out[i];
     switch (family) {
     case IG_FAMILY_SOURCE: return 0;
+    case IG_FAMILY_COLLECTIVE: return ig_link_time(c->link, n->op, fmax(others, results), ranks_of(g, n));
     case IG_FAMILY_VIEW: return n->op == IG_OP_concat || n->op == IG_OP_gather ? results / c->machine.cache : 0;
     case IG_FAMILY_MAP:
     case IG_FAMILY_ROW: return IG_FUSED_TRAFFIC * (others + results) / c->machine.cache;

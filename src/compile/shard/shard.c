@@ -8,6 +8,7 @@
 #include "compile/shard/costs.h"
 #include "kernel/sizes.h"
 #include "pass/pass.h"
+#include "pass/shard/own.h"
 
 static const struct {
     const char *name;
@@ -38,6 +39,14 @@ void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *o) 
             ig_raise(job, INGOT_INVALID_ARGUMENT, "the numbers of ranks must ascend: %u comes after %u", o->ranks[i],
                      o->ranks[i - 1]);
     }
+}
+
+void ig_sharding_check_alone(const struct ig_graph *graph) {
+    const struct ig_node *own = ig_shard_own(graph);
+    if (own)
+        ig_raise(graph->job, INGOT_INVALID_ARGUMENT,
+                 "%s is a collective, so the model is one rank's: say for how many ranks the engine is",
+                 own->origin ? own->origin : ig_op_info(own->op)->name);
 }
 
 /* ---- The choice -------------------------------------------------------------------------------------------------- */
@@ -104,23 +113,44 @@ static void search_forced(struct ig_graph *graph, int ranks, unsigned seeds, con
     ig_shard_price(graph, seeds, real, out);
 }
 
-void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *o,
-                      int ranks, struct ig_sharding *out) {
-    const struct ig_shard_costs costs = ig_shard_costs_open(graph, target, is_narrow(o));
-    *out = (struct ig_sharding){.ranks = ranks, .link = ig_link_of(target), .graph = graph};
+/* A network with collectives of its own: each rank runs it as it is. */
+static void adopt(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
+    if (forced(o) > 0)
+        ig_raise(s->graph->job, INGOT_INVALID_ARGUMENT,
+                 "sharding '%s': the model is one rank's, with collectives of its own, and is not divided again",
+                 o->sharding);
+    for (int r = 0; r < s->ranks; r++)
+        s->graphs[r] = ig_shard_adopt(s->graph, s->ranks, r);
+    s->graph = s->graphs[0];
+    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
+    s->considered[s->n_considered++].name = "own";
+    ig_shard_search(s->graph, s->ranks, 0, &costs, &s->considered[0].result);
+}
+
+static void divide(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
+    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
     for (int i = 0; i < IG_STRATEGIES; i++) {
-        if (i > 0 && ranks == 1) break;
-        struct ig_strategy *strategy = &out->considered[out->n_considered++];
+        if (i > 0 && s->ranks == 1) break;
+        struct ig_strategy *strategy = &s->considered[s->n_considered++];
         strategy->name = strategies[i].name;
         if (forced(o) == i)
-            search_forced(graph, ranks, strategies[i].seeds, &costs, &strategy->result);
+            search_forced(s->graph, s->ranks, strategies[i].seeds, &costs, &strategy->result);
         else
-            ig_shard_search(graph, ranks, strategies[i].seeds, &costs, &strategy->result);
+            ig_shard_search(s->graph, s->ranks, strategies[i].seeds, &costs, &strategy->result);
     }
-    choose(out, o);
+    choose(s, o);
+    for (int r = 0; r < s->ranks; r++)
+        s->graphs[r] = ig_shard_split(s->graph, &s->considered[s->chosen].result.plan, r);
+}
+
+void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *o,
+                      int ranks, struct ig_sharding *out) {
+    *out = (struct ig_sharding){.ranks = ranks, .link = ig_link_of(target), .graph = graph};
     out->graphs = IG_NEW_ARRAY(graph->job, struct ig_graph *, (size_t)ranks);
-    for (int r = 0; r < ranks; r++)
-        out->graphs[r] = ig_shard_split(graph, &out->considered[out->chosen].result.plan, r);
+    if (ig_shard_own(graph))
+        adopt(out, target, o);
+    else
+        divide(out, target, o);
     out->collectives = ig_shard_check(out->graphs, ranks);
 }
 

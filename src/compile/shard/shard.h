@@ -12,7 +12,7 @@ enum { IG_STRATEGIES = 4 };
 
 /* A way to divide the whole network, as considered. Times are in microseconds, at the usual sizes. */
 struct ig_strategy {
-    const char *name; /* "none", "batch", "tensor", "mixed" */
+    const char *name; /* "none", "batch", "tensor", "mixed"; "own": the model has collectives, and is not divided */
     struct ig_shard_result result;
 };
 
@@ -36,7 +36,10 @@ void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *opt
  * divided with. */
 void ig_sharding_verify(const struct ig_sharding *sharding);
 
-/* Plans and divides the graph, which has no dead nodes. */
+/* Raises INGOT_INVALID_ARGUMENT for a graph with collectives, of which an engine for one machine cannot be made. */
+void ig_sharding_check_alone(const struct ig_graph *graph);
+
+/* Plans and divides the graph, which has no dead nodes. One that has collectives of its own is each rank's already. */
 void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *options,
                       int ranks, struct ig_sharding *out_sharding);
 

@@ -182,6 +182,7 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
     import->dims = ig_dims_create(job);
     import->nesting = import->forks = 0;
     import->nodes = 0;
+    import->collectives = 0;
     ig_map_init(&import->refused, job);
     import->refusals.count = 0;
     struct ig_graph *graph = ig_graph_create(job, import->dims);

@@ -74,6 +74,7 @@ struct ig_onnx {
     int nesting;
     int forks;
     uint32_t nodes;
+    int64_t collectives; /* so far */
 };
 
 /* The attributes of the call being inlined, which ref_attr_name refers to. */

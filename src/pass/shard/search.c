@@ -165,9 +165,10 @@ static void try_way(struct search *s, ig_node_id id, uint32_t parent, uint32_t w
         if (s->is_output[n->out + o]) converting += convert(s, n->out + o, result, 0);
     }
     if (converting == INFINITY) return;
+    const double own = ig_op_is_collective(n->op) ? time : 0;
     const struct state *from = &s->states[parent];
     s->next[s->n_next++] = (struct state){.time = from->time + time + converting,
-                                          .collectives = from->collectives + converting,
+                                          .collectives = from->collectives + converting + own,
                                           .parent = parent,
                                           .way = (uint8_t)way};
 }
