@@ -3,12 +3,14 @@
  * (kernel/cuda/exchange_block.h) and the group (dist/windows.h) know it.
  *
  * A window has two halves, of even and of odd epochs, and each half a slot for each sender: IG_WINDOW_HEADERS headers, one
- * for a block, then IG_WINDOW_LINES lines. Both have 16 bytes: two words of 64 bits, which are written and read whole. The
- * high 32 bits of a word are the epoch in which it was written, so that a word brings its own proof of having come; the
- * low ones are data, and of a header the number of the collective and what it is of. Epochs go on from call to call and
- * are never reset: 2 to 2^32 - 1, and again from 2. So that no word of four thousand million epochs ago is taken for one
- * of now, each rank clears a half every 2^30 epochs, in the epoch before that half's, and before it writes anything that
- * lets the others go on.
+ * for a block, then the lines of short messages, then those of long ones. All have 16 bytes. Headers and short messages'
+ * lines are two words of 64 bits, written and read whole. The high 32 bits of a word are the epoch in which it was written,
+ * so that a word brings its own proof of having come; the low ones are data, and of a header the number of the collective
+ * and what it is of. Lines of long messages are data alone, which a block's header says to have come.
+ *
+ * Epochs go on from call to call and are never reset: 2 to 2^32 - 1, and again from 2. So that no word of four thousand
+ * million epochs ago is taken for one of now, each rank clears a half's words every 2^30 epochs, in the epoch before that
+ * half's, and before it writes anything that lets the others go on.
  */
 #ifndef IG_BASE_WINDOW_H
 #define IG_BASE_WINDOW_H
@@ -21,9 +23,12 @@
 enum {
     IG_WINDOW_HEADERS = 64, /* the most blocks of a kernel */
     IG_WINDOW_THREADS = 256,
-    IG_WINDOW_EACH = 8, /* lines of a thread */
-    IG_WINDOW_LINES = IG_WINDOW_HEADERS * IG_WINDOW_THREADS * IG_WINDOW_EACH,
-    IG_WINDOW_SLOT = (IG_WINDOW_HEADERS + IG_WINDOW_LINES) * 16, /* bytes */
+    IG_WINDOW_SHORT_EACH = 2, /* lines of a thread */
+    IG_WINDOW_LONG_EACH = 8,
+    IG_WINDOW_SHORT_LINES = IG_WINDOW_HEADERS * IG_WINDOW_THREADS * IG_WINDOW_SHORT_EACH,
+    IG_WINDOW_LONG_LINES = IG_WINDOW_HEADERS * IG_WINDOW_THREADS * IG_WINDOW_LONG_EACH,
+    IG_WINDOW_SLOT = (IG_WINDOW_HEADERS + IG_WINDOW_SHORT_LINES + IG_WINDOW_LONG_LINES) * 16, /* bytes */
+    IG_WINDOW_SHORT = 128 << 10, /* the most bytes of a short message; at most 8 of a short line */
     IG_WINDOW_FIRST_EPOCH = 2,
 };
 
@@ -33,9 +38,10 @@ struct ig_window_seat {
     uint64_t report;                 /* address of a struct ig_window_report, in pinned memory of the host */
     uint64_t patience;               /* nanoseconds that a kernel waits for another rank */
     uint32_t rank;
-    uint32_t epoch;    /* of the next call */
-    uint32_t arrivals; /* blocks of the running kernel that have ended */
-    uint32_t given_up; /* 1: a kernel did: none exchanges anything any more */
+    uint32_t given_up; /* not 0: a kernel did: none exchanges anything any more */
+    /* Of the next call, all equal between kernels: block b of a grid of n blocks reads number b, and leaves behind numbers b,
+     * b + n, b + 2 n and so on, so that blocks need not agree on who is the last. */
+    uint32_t epochs[IG_WINDOW_HEADERS];
 };
 
 enum ig_window_state { IG_WINDOW_WELL, IG_WINDOW_LATE, IG_WINDOW_DIFFERENT };

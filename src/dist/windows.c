@@ -85,8 +85,9 @@ static enum ingot_status fill_seat(struct ig_windows *w, struct ingot_error *err
     struct ig_window_seat *seat = (struct ig_window_seat *)(w->report + 1);
     *seat = (struct ig_window_seat){.report = (uint64_t)(uintptr_t)w->report,
                                     .patience = w->patience,
-                                    .rank = w->rank,
-                                    .epoch = IG_WINDOW_FIRST_EPOCH};
+                                    .rank = w->rank};
+    for (int b = 0; b < IG_WINDOW_HEADERS; b++)
+        seat->epochs[b] = IG_WINDOW_FIRST_EPOCH;
     for (uint32_t r = 0; r < w->ranks; r++)
         seat->windows[r] = (uint64_t)(uintptr_t)w->at[r];
     *w->report = (struct ig_window_report){.state = IG_WINDOW_WELL};

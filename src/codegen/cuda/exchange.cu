@@ -1,22 +1,29 @@
-// Collectives through windows (base/window.h). A rank writes what it has for another into the other's window, as lines of two
-// words that each have the epoch beside their data, and waits until the lines for itself have come into its own. So what
-// travels needs neither an answer nor a fence: one way over the link. A half of a window is written again two epochs later,
-// when its reader is done: who has come to epoch e + 1 got all headers of epoch e, which their senders wrote after they had
-// read what was sent in epoch e - 1; and between two kernels, after the whole of the first.
+// Collectives through windows (base/window.h). A rank writes what it has for another into the other's window, and waits until
+// what the others have for itself has come into its own.
+//
+// Of short messages (not BULK) a line has two words that each have the epoch beside their data. So what travels needs neither
+// an answer nor a fence: one way over the link. Of long ones a line is data alone, half as many bytes, and a block's header
+// follows behind a fence, which waits for the lines to have come.
+//
+// A half of a window is written again two epochs later, when its reader is done: who has come to epoch e + 1 got all headers
+// of epoch e, which their senders wrote after they had read what was sent in epoch e - 1; and between two kernels, after the
+// whole of the first.
 
-constexpr int UNIT = 8 / (int)sizeof(element); // elements of a line
-
-struct seat {
-    unsigned long long windows[MOST_RANKS], report, patience;
-    unsigned rank, epoch, arrivals, given_up;
-};
 struct report {
     unsigned state, peer, number, size, other_number, other_size, stop;
 };
+struct seat {
+    char *windows[MOST_RANKS];
+    report *to;
+    unsigned long long patience;
+    unsigned rank, given_up, epochs[HEADERS];
+};
 enum { WELL, LATE, DIFFERENT };
 
-union piece {
-    unsigned words[2];
+// The data of a line.
+template <bool BULK> union piece {
+    static constexpr int WORDS = BULK ? 4 : 2, UNIT = WORDS * 4 / (int)sizeof(element);
+    unsigned words[WORDS];
     element e[UNIT];
 };
 
@@ -58,25 +65,60 @@ __device__ __forceinline__ total combine(total a, total b) {
 
 __device__ __forceinline__ unsigned peek(const unsigned *at) {
     unsigned word;
-    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(at));
     return word;
 }
 __device__ __forceinline__ void poke(unsigned *at, unsigned word) {
-    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(word));
 }
 
-struct line {
+template <bool BULK> struct line;
+template <> struct line<false> {
     unsigned long long a, b;
+
+    __device__ __forceinline__ void load(const char *at) {
+        asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(at));
+    }
+    __device__ __forceinline__ void store(char *at) const {
+        asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(a), "l"(b));
+    }
+    __device__ __forceinline__ void fill(unsigned epoch, unsigned first, unsigned second) {
+        a = (unsigned long long)epoch << 32 | first;
+        b = (unsigned long long)epoch << 32 | second;
+    }
+    __device__ __forceinline__ void pack(unsigned epoch, const piece<false> &p) {
+        fill(epoch, p.words[0], p.words[1]);
+    }
+    __device__ __forceinline__ piece<false> unpack() const {
+        piece<false> p;
+        p.words[0] = (unsigned)a;
+        p.words[1] = (unsigned)b;
+        return p;
+    }
+    __device__ __forceinline__ bool is_of(unsigned epoch) const {
+        return (unsigned)(a >> 32) == epoch && (unsigned)(b >> 32) == epoch;
+    }
 };
-__device__ __forceinline__ line load_line(const char *at) {
-    line l;
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(l.a), "=l"(l.b) : "l"(at) : "memory");
-    return l;
-}
-__device__ __forceinline__ void store_line(char *at, unsigned epoch, unsigned a, unsigned b) {
-    const unsigned long long high = (unsigned long long)epoch << 32;
-    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(high | a), "l"(high | b) : "memory");
-}
+// Past the first cache, where what the half held before may still be.
+template <> struct line<true> {
+    piece<true> p;
+
+    __device__ __forceinline__ void load(const char *at) {
+        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])
+                     : "l"(at));
+    }
+    __device__ __forceinline__ void store(char *at) const {
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(p.words[0]), "r"(p.words[1]),
+                     "r"(p.words[2]), "r"(p.words[3]));
+    }
+    __device__ __forceinline__ void pack(unsigned, const piece<true> &from) {
+        p = from;
+    }
+    __device__ __forceinline__ piece<true> unpack() const {
+        return p;
+    }
+};
 
 // ---- The sizes: what lies where
 
@@ -112,48 +154,74 @@ struct sizes {
         if constexpr (KIND == ALL_GATHER) return in_whole(from, i);
         return KIND == ALL_TO_ALL ? from * outer * inner + i : i;
     }
-    __device__ __forceinline__ piece load(const element *source, int rank, int to, long long unit) const {
-        const long long i = unit * UNIT, end = sent(rank, to);
-        piece p = {{0, 0}};
-        if (EVEN && i + UNIT <= end) return *(const piece *)(source + source_at(to, i));
-        for (int e = 0; e < UNIT && i + e < end; e++)
+    template <bool BULK>
+    __device__ __forceinline__ piece<BULK> load(const element *source, int rank, int to, long long unit) const {
+        typedef piece<BULK> own;
+        const long long i = unit * own::UNIT, end = sent(rank, to);
+        own p = {{0}};
+        if (EVEN >= (int)sizeof p && i + own::UNIT <= end) return *(const own *)(source + source_at(to, i));
+        for (int e = 0; e < own::UNIT && i + e < end; e++)
             p.e[e] = source[source_at(to, i + e)];
         return p;
     }
-    __device__ __forceinline__ void store(element *destination, int rank, int from, long long unit, piece p) const {
-        const long long i = unit * UNIT, end = received(rank, from);
-        if (EVEN && i + UNIT <= end) {
-            *(piece *)(destination + destination_at(from, i)) = p;
+    template <bool BULK>
+    __device__ __forceinline__ void store(element *destination, int rank, int from, long long unit,
+                                          const piece<BULK> &p) const {
+        typedef piece<BULK> own;
+        const long long i = unit * own::UNIT, end = received(rank, from);
+        if (EVEN >= (int)sizeof p && i + own::UNIT <= end) {
+            *(own *)(destination + destination_at(from, i)) = p;
             return;
         }
-        for (int e = 0; e < UNIT && i + e < end; e++)
+        for (int e = 0; e < own::UNIT && i + e < end; e++)
             destination[destination_at(from, i + e)] = p.e[e];
     }
 };
 
 // ---- Waiting
 
-struct exchange {
+template <bool BULK> struct exchange {
+    static constexpr int UNIT = piece<BULK>::UNIT, EACH = BULK ? LONG_EACH : SHORT_EACH;
+    static constexpr int FIRST_LINE = HEADERS + (BULK ? SHORT_LINES : 0);
+
     seat *me;
+    char *own, *others[RANKS]; // windows: others[n] of the rank that comes n after this one
+    report *to;
+    unsigned long long patience;
     int rank;
-    unsigned epoch, number, size, tries;
+    unsigned number, size, epoch, tries;
     unsigned long long began; // to wait, by the GPU's clock; 0: it did not have to so far
     bool lost;                // it waits for nobody any more
 
-    // This rank's slot in the window of `owner`, or what `sender` wrote into a slot of its own.
-    __device__ __forceinline__ char *slot(int owner, int sender) const {
-        return (char *)me->windows[owner] + ((long long)(epoch & 1) * RANKS + sender) * SLOT;
+    // What never changes, which may be read early.
+    __device__ __forceinline__ void begin(seat *given) {
+        me = given;
+        rank = (int)me->rank;
+        own = me->windows[rank];
+#pragma unroll
+        for (int n = 1; n < RANKS; n++)
+            others[n] = me->windows[(rank + n) % RANKS];
+        to = me->to;
+        patience = me->patience;
+        tries = 0;
+        began = 0;
     }
-    __device__ __forceinline__ char *line_at(int owner, int sender, int i) const {
-        const long long at = ((long long)i * gridDim.x + blockIdx.x) * THREADS + threadIdx.x;
-        return slot(owner, sender) + (HEADERS + at) * 16;
+
+    // A sender's slot in a window.
+    __device__ __forceinline__ char *slot(char *window, int sender) const {
+        return window + (int)((epoch & 1) * RANKS + sender) * (long long)SLOT;
+    }
+    __device__ __forceinline__ char *header(char *window, int sender) const {
+        return slot(window, sender) + blockIdx.x * 16;
+    }
+    __device__ __forceinline__ char *line_at(char *window, int sender, int i) const {
+        return slot(window, sender) + (FIRST_LINE + (i * gridDim.x + blockIdx.x) * THREADS + threadIdx.x) * 16;
     }
 
     // The first thread that gives up says why.
-    __device__ void give_up(unsigned state, int peer, unsigned other_number, unsigned other_size) {
+    __device__ __noinline__ void give_up(unsigned state, int peer, unsigned other_number, unsigned other_size) {
         lost = true;
         if (atomicAdd(&me->given_up, 1u) != 0 || state == WELL) return;
-        report *to = (report *)me->report;
         poke(&to->peer, peer);
         poke(&to->number, number);
         poke(&to->size, size);
@@ -163,179 +231,207 @@ struct exchange {
         poke(&to->state, state);
     }
 
-    __device__ bool is_hopeless(int peer) {
-        if (lost || ++tries % 1024 != 0) return lost;
+    __device__ __noinline__ void look(int peer) {
         unsigned long long now;
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         if (began == 0) began = now;
         if (peek(&me->given_up))
             lost = true;
-        else if (threadIdx.x == 0 && peek(&((const report *)me->report)->stop))
+        else if (threadIdx.x == 0 && peek(&to->stop))
             give_up(WELL, peer, 0, 0);
-        else if (now - began > me->patience)
+        else if (now - began > patience)
             give_up(LATE, peer, 0, 0);
-        return lost;
     }
 
-    __device__ __forceinline__ bool has_come(const line &l) const {
-        return (unsigned)(l.a >> 32) == epoch && (unsigned)(l.b >> 32) == epoch;
-    }
-    __device__ __forceinline__ line wait(const char *at, line l, int peer) {
-        while (!has_come(l) && !is_hopeless(peer))
-            l = load_line(at);
-        return l;
+    __device__ __forceinline__ void wait(const char *at, line<false> &l, int peer) {
+        while (!l.is_of(epoch) && !lost) {
+            l.load(at);
+            if (++tries % 1024 == 0) look(peer);
+        }
     }
 
     // ---- An epoch
 
     __device__ __forceinline__ void send_header() const {
-        if (threadIdx.x < RANKS && threadIdx.x != rank)
-            store_line(slot(threadIdx.x, rank) + blockIdx.x * 16, epoch, number, size);
+        if constexpr (BULK) __syncthreads(); // so that the fence is behind the lines of all
+        if (threadIdx.x == 0 || threadIdx.x >= RANKS) return;
+        if constexpr (BULK) asm volatile("fence.acq_rel.sys;" ::: "memory");
+        line<false> l;
+        l.fill(epoch, number, size);
+        l.store(header(me->windows[(rank + threadIdx.x) % RANKS], rank));
     }
     __device__ __forceinline__ void check_header() {
-        const int peer = threadIdx.x;
-        if (peer >= RANKS || peer == rank) return;
-        const char *const at = slot(rank, peer) + blockIdx.x * 16;
-        const line l = wait(at, load_line(at), peer);
-        if (!lost && ((unsigned)l.a != number || (unsigned)l.b != size))
-            give_up(DIFFERENT, peer, (unsigned)l.a, (unsigned)l.b);
+        if (threadIdx.x > 0 && threadIdx.x < RANKS) {
+            const int peer = (rank + (int)threadIdx.x) % RANKS;
+            const char *const at = header(own, peer);
+            line<false> l;
+            l.load(at);
+            wait(at, l, peer);
+            if (!lost && ((unsigned)l.a != number || (unsigned)l.b != size))
+                give_up(DIFFERENT, peer, (unsigned)l.a, (unsigned)l.b);
+            if constexpr (BULK) asm volatile("fence.acq_rel.sys;" ::: "memory");
+        }
+        if constexpr (BULK) __syncthreads();
     }
 
-    // Clears this block's lines, and its header, of the half of the next epoch.
-    __device__ __forceinline__ void clear_next() {
+    // Clears this block's words of the half of the next epoch.
+    __device__ __noinline__ void clear_next() {
         epoch++;
         for (int sender = 0; sender < RANKS; sender++) {
-            if (threadIdx.x == 0) store_line(slot(rank, sender) + blockIdx.x * 16, 0, 0, 0);
-            for (long long i = blockIdx.x * THREADS + threadIdx.x; i < LINES; i += (long long)gridDim.x * THREADS)
-                store_line(slot(rank, sender) + (HEADERS + i) * 16, 0, 0, 0);
+            const line<false> nothing = {0, 0};
+            if (threadIdx.x == 0) nothing.store(header(own, sender));
+            for (int i = blockIdx.x * THREADS + threadIdx.x; i < SHORT_LINES; i += gridDim.x * THREADS)
+                nothing.store(slot(own, sender) + (HEADERS + i) * 16);
         }
         epoch--;
         asm volatile("fence.acq_rel.sys;" ::: "memory");
         __syncthreads();
     }
 
+    // Everything is loaded before the first line leaves, since what comes behind a store in the text is not loaded earlier.
     __device__ __forceinline__ void send(const sizes &s, const element *source, long long first, long long step) {
+        constexpr bool ALIKE = KIND == ALL_REDUCE || KIND == ALL_GATHER || KIND == BROADCAST;
+        line<BULK> lines[EACH];
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const long long unit = first + i * step;
+        for (int n = 1; n < RANKS; n++) {
+            const int other = (rank + n) % RANKS;
+            const long long end = s.sent(rank, other);
 #pragma unroll
-            for (int n = 1; n < RANKS; n++) {
-                const int to = (rank + n) % RANKS;
-                if (unit * UNIT >= s.sent(rank, to)) continue;
-                const piece p = s.load(source, rank, to, unit);
-                store_line(line_at(to, rank, i), epoch, p.words[0], p.words[1]);
-            }
+            for (int i = 0; i < EACH && (n == 1 || !ALIKE); i++)
+                if ((first + i * step) * UNIT < end)
+                    lines[i].pack(epoch, s.template load<BULK>(source, rank, other, first + i * step));
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                if ((first + i * step) * UNIT < end) lines[i].store(line_at(others[n], rank, i));
+        }
+    }
+
+    // The lines that a rank has sent: loads all, then waits for each.
+    __device__ __forceinline__ void receive(line<BULK> (&lines)[EACH], int from, long long first, long long step,
+                                            long long end) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if ((first + i * step) * UNIT < end) lines[i].load(line_at(own, from, i));
+        if constexpr (!BULK) {
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                if ((first + i * step) * UNIT < end) wait(line_at(own, from, i), lines[i], from);
         }
     }
 
     // The ranks' messages in their order, so that all ranks get the same bits.
     __device__ __forceinline__ void reduce(const sizes &s, const element *source, element *destination, long long first,
                                            long long step) {
-        constexpr int TOGETHER = 4;
-        for (int i = 0; i < EACH; i += TOGETHER) {
-            total sums[TOGETHER][UNIT];
+        const long long end = s.received(rank, 0);
+        total sums[EACH][UNIT];
 #pragma unroll
-            for (int from = 0; from < RANKS; from++) {
-                line lines[TOGETHER];
-                piece own[TOGETHER];
+        for (int from = 0; from < RANKS; from++) {
+            line<BULK> lines[EACH];
+            if (from == rank) {
 #pragma unroll
-                for (int j = 0; j < TOGETHER; j++) {
-                    const long long unit = first + (i + j) * step;
-                    if (unit * UNIT >= s.received(rank, from)) continue;
-                    if (from == rank)
-                        own[j] = s.load(source, rank, rank, unit);
-                    else
-                        lines[j] = load_line(line_at(rank, from, i + j));
-                }
-#pragma unroll
-                for (int j = 0; j < TOGETHER; j++) {
-                    const long long unit = first + (i + j) * step;
-                    if (unit * UNIT >= s.received(rank, from)) continue;
-                    if (from != rank) {
-                        const line l = wait(line_at(rank, from, i + j), lines[j], from);
-                        own[j].words[0] = (unsigned)l.a;
-                        own[j].words[1] = (unsigned)l.b;
-                    }
-#pragma unroll
-                    for (int e = 0; e < UNIT; e++) {
-                        const total x = (total)widen(own[j].e[e]);
-                        sums[j][e] = from == 0 ? x : combine(sums[j][e], x);
-                    }
-                }
+                for (int i = 0; i < EACH; i++)
+                    if ((first + i * step) * UNIT < end)
+                        lines[i].pack(epoch, s.template load<BULK>(source, rank, rank, first + i * step));
+            } else {
+                receive(lines, from, first, step, end);
             }
 #pragma unroll
-            for (int j = 0; j < TOGETHER; j++) {
-                const long long unit = first + (i + j) * step;
-                if (unit * UNIT >= s.received(rank, 0)) continue;
-                piece p;
+            for (int i = 0; i < EACH; i++) {
+                if ((first + i * step) * UNIT >= end) continue;
+                const piece<BULK> p = lines[i].unpack();
 #pragma unroll
-                for (int e = 0; e < UNIT; e++)
-                    narrow(sums[j][e], p.e[e]);
-                s.store(destination, rank, rank, unit, p);
+                for (int e = 0; e < UNIT; e++) {
+                    const total x = (total)widen(p.e[e]);
+                    sums[i][e] = from == 0 ? x : combine(sums[i][e], x);
+                }
             }
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            if ((first + i * step) * UNIT >= end) continue;
+            piece<BULK> p;
+#pragma unroll
+            for (int e = 0; e < UNIT; e++)
+                narrow(sums[i][e], p.e[e]);
+            s.template store<BULK>(destination, rank, rank, first + i * step, p);
         }
     }
 
     __device__ __forceinline__ void take(const sizes &s, const element *source, element *destination, long long first,
                                          long long step) {
-        for (int n = 0; n < RANKS; n++) {
-            const int from = (rank + n) % RANKS;
-            for (int i = 0; i < EACH; i++) {
-                const long long unit = first + i * step;
-                if (unit * UNIT >= s.received(rank, from)) break;
-                if (n == 0) {
-                    s.store(destination, rank, rank, unit, s.load(source, rank, rank, unit));
-                    continue;
-                }
-                const char *const at = line_at(rank, from, i);
-                const line l = wait(at, load_line(at), from);
-                piece p;
-                p.words[0] = (unsigned)l.a;
-                p.words[1] = (unsigned)l.b;
-                s.store(destination, rank, from, unit, p);
-            }
+        for (int i = 0; i < EACH; i++) {
+            const long long unit = first + i * step;
+            if (unit * UNIT < s.received(rank, rank))
+                s.template store<BULK>(destination, rank, rank, unit, s.template load<BULK>(source, rank, rank, unit));
         }
+        for (int n = 1; n < RANKS; n++) {
+            const int from = (rank + n) % RANKS;
+            const long long end = s.received(rank, from);
+            line<BULK> lines[EACH];
+            receive(lines, from, first, step, end);
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                if ((first + i * step) * UNIT < end)
+                    s.template store<BULK>(destination, rank, from, first + i * step, lines[i].unpack());
+        }
+    }
+
+    __device__ __forceinline__ void go(const sizes &s, const element *source, element *destination, long long longest) {
+        const long long step = (long long)gridDim.x * THREADS, all = (longest + UNIT - 1) / UNIT;
+        for (long long first = blockIdx.x * THREADS + threadIdx.x, begin = 0;;) {
+            if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
+            if constexpr (!BULK) send_header();
+            send(s, source, first, step);
+            if constexpr (BULK) send_header();
+            check_header();
+            if constexpr (REDUCES)
+                reduce(s, source, destination, first, step);
+            else
+                take(s, source, destination, first, step);
+            epoch = epoch == 0xffffffff ? FIRST_EPOCH : epoch + 1;
+            first += EACH * step;
+            begin += EACH * step;
+            if (begin >= all) break;
+            __syncthreads(); // the whole block has read its lines before it sends the next header
+        }
+        leave();
+    }
+
+    // For the next kernel.
+    __device__ __forceinline__ void leave() const {
+        __syncthreads(); // all have read this one's
+        const int b = blockIdx.x + threadIdx.x * gridDim.x;
+        if (b < HEADERS) me->epochs[b] = epoch;
     }
 };
 
-// The last block to end leaves the seat to the next kernel.
-__device__ __forceinline__ void leave(seat *me, unsigned next) {
-    __syncthreads();
-    if (threadIdx.x != 0 || atomicAdd(&me->arrivals, 1u) + 1 < gridDim.x) return;
-    me->arrivals = 0;
-    me->epoch = next;
+template <bool BULK>
+__device__ __forceinline__ void run(const element *source, element *destination, seat *given, unsigned number,
+                                    unsigned size, const sizes &s, long long longest) {
+    exchange<BULK> x;
+    x.begin(given);
+    x.number = number;
+    x.size = size;
+    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+    x.epoch = peek(&given->epochs[blockIdx.x]);
+    x.lost = peek(&given->given_up) != 0;
+    x.go(s, source, destination, longest);
 }
 
 template <typename... part>
 __device__ __forceinline__ void run(const void *from, void *to, void *given, long long number, long long outer,
                                     long long inner, part... parts) {
-    const element *const source = (const element *)from;
-    element *const destination = (element *)to;
     sizes s = {outer, inner, 0, {(long long)parts...}};
-    seat *const me = (seat *)given;
     long long longest = 0;
     unsigned size = (unsigned)(outer * inner) ^ (unsigned)KIND << 28;
+#pragma unroll
     for (int r = 0; r < RANKS; r++) {
         s.whole += s.parts[r];
         size = size * 31 + (unsigned)s.parts[r];
         longest = s.length(r) > longest ? s.length(r) : longest;
     }
-    exchange x = {me, (int)me->rank, peek(&me->epoch), (unsigned)number, size, 0, 0, peek(&me->given_up) != 0};
-    const long long step = (long long)gridDim.x * THREADS, all = (longest + UNIT - 1) / UNIT;
-    for (long long first = blockIdx.x * THREADS + threadIdx.x, begin = 0;;) {
-        if (x.epoch % (1u << 30) == FIRST_EPOCH || x.epoch % (1u << 30) == FIRST_EPOCH + 1) x.clear_next();
-        x.send_header();
-        x.send(s, source, first, step);
-        x.check_header();
-        if constexpr (REDUCES)
-            x.reduce(s, source, destination, first, step);
-        else
-            x.take(s, source, destination, first, step);
-        x.epoch = x.epoch == 0xffffffff ? FIRST_EPOCH : x.epoch + 1;
-        first += EACH * step;
-        begin += EACH * step;
-        if (begin >= all) break;
-        __syncthreads(); // the whole block has read its lines before it sends the next header
-    }
-    leave(me, x.epoch);
+    if (longest * (long long)sizeof(element) <= SHORT)
+        run<false>((const element *)from, (element *)to, (seat *)given, (unsigned)number, size, s, longest);
+    else
+        run<true>((const element *)from, (element *)to, (seat *)given, (unsigned)number, size, s, longest);
 }

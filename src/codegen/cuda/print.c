@@ -333,7 +333,9 @@ static void print_early_start(struct ig_code_printer *p) {
         ig_code_line(p, "ig_fetch(%s, %lld);", buffer->name, (long long)buffer->early);
     }
     const struct ig_kernel *kernel = p->kernel; /* which may wait by itself, after its first loads of weights */
-    if ((kernel->gemm && kernel->gemm->early) || (kernel->blocks && kernel->blocks->early)) return;
+    if ((kernel->gemm && kernel->gemm->early) || (kernel->blocks && kernel->blocks->early) ||
+        (kernel->exchange && kernel->exchange->early))
+        return;
     ig_code_line(p, "%s", wait_for_last);
 }
 

@@ -121,7 +121,10 @@ struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *graph, const struct i
                                    .dtype = (enum ingot_dtype)what.dtype,
                                    .ranks = n_sizes - 2,
                                    .root = what.peer};
-    e->even = is_even(dims, e, sizes, unit);
+    e->early = ig_target_has_early_start(target);
+    e->even = is_even(dims, e, sizes, ig_dim_mul(dims, unit, ig_dim_const(dims, 2))) ? 16
+              : is_even(dims, e, sizes, unit)                                        ? 8
+                                                                                     : 0;
     kernel->exchange = e;
     kernel->loops = ig_loops_create(graph->job, dims);
     ig_dim lines = ig_dim_ceil_div(dims, longest(dims, e, sizes), unit);

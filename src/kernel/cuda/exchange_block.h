@@ -15,7 +15,8 @@ struct ig_cuda_exchange {
     enum ig_reduction reduction;
     enum ingot_dtype dtype;
     uint32_t ranks, root;
-    bool even; /* what lies together of a rank's part is a multiple of a line's 8 bytes */
+    bool early; /* the kernel itself waits for the one before it, after it has read what never changes */
+    int even;   /* 16, 8, or 0: what lies together of a rank's part is a multiple of so many bytes */
 };
 
 #endif
