@@ -1,5 +1,7 @@
 /* What the stand-in's GPUs are, and the texts of errors. */
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "fake_cuda/call.h"
 #include "fake_cuda/fake_cuda.h"
@@ -22,6 +24,34 @@ EXPORT CUresult cuDriverGetVersion(int *version) {
     return CUDA_SUCCESS;
 }
 
+/* ---- Errors ---------------------------------------------------------------------------------------------------------- */
+
+static char failures[FAKE_DEVICES][FAKE_REASON]; /* reasons; "": none */
+static _Thread_local char taken[FAKE_REASON];    /* the last that this thread took */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void fake_fail_later(int device, const char *why) {
+    pthread_mutex_lock(&mutex);
+    snprintf(failures[device], FAKE_REASON, "%s", why);
+    pthread_mutex_unlock(&mutex);
+}
+
+bool fake_has_failed(int device) {
+    pthread_mutex_lock(&mutex);
+    bool failed = failures[device][0] != '\0';
+    pthread_mutex_unlock(&mutex);
+    return failed;
+}
+
+CUresult fake_take_failure(int device) {
+    pthread_mutex_lock(&mutex);
+    bool failed = failures[device][0] != '\0';
+    if (failed) memcpy(taken, failures[device], FAKE_REASON);
+    failures[device][0] = '\0';
+    pthread_mutex_unlock(&mutex);
+    return failed ? 700 : CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuGetErrorName(CUresult error, const char **text) {
     *text = error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL;
     if (error == CUDA_ERROR_NO_DEVICE) *text = "CUDA_ERROR_NO_DEVICE";
@@ -30,9 +60,11 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **text) {
 
 EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
     *text = error == 700 ? "an illegal memory access was encountered" : "some text";
-    if (error == 700 && fake_cuda_state()->reason) *text = fake_cuda_state()->reason;
+    if (error == 700 && taken[0]) *text = taken;
     return CUDA_SUCCESS;
 }
+
+/* ---- GPUs ------------------------------------------------------------------------------------------------------------ */
 
 EXPORT CUresult cuDeviceGetCount(int *out_count) {
     CALL(false);

@@ -11,7 +11,6 @@
 #include "fake_cuda/call.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define MAX_DEVICES 4
 #define MAX_DEPTH 16
 #define MAX_PARAMETERS 300
 #define MAX_MAPS 4
@@ -147,7 +146,11 @@ void fake_count(int change, int64_t bytes) {
 struct CUctx_st {
     int device;
 };
-static struct CUctx_st contexts[MAX_DEVICES] = {{0}, {1}, {2}, {3}};
+static struct CUctx_st contexts[FAKE_DEVICES] = {{0}, {1}, {2}, {3}};
+
+static int current_device(void) {
+    return depth ? stack[depth - 1]->device : 0;
+}
 
 static unsigned retained; /* references to primary contexts */
 
@@ -421,7 +424,6 @@ static void **pointers(const struct fake_kernel *kernel, struct parameters *para
     return parameters->at;
 }
 
-/* An error is returned by the next stream synchronisation. */
 static void run_kernel(CUfunction function, unsigned grid, unsigned threads, unsigned shared,
                        struct parameters *parameters) {
     const struct fake_kernel *kernel = (const struct fake_kernel *)function;
@@ -429,9 +431,9 @@ static void run_kernel(CUfunction function, unsigned grid, unsigned threads, uns
         kernel->run(grid, threads, pointers(kernel, parameters));
         return;
     }
-    if (state.later != CUDA_SUCCESS) return;
-    state.reason = state.code.run(kernel, grid, threads, shared, pointers(kernel, parameters));
-    if (state.reason) state.later = 700;
+    if (state.later != CUDA_SUCCESS || fake_has_failed(current_device())) return;
+    const char *why = state.code.run(kernel, grid, threads, shared, pointers(kernel, parameters));
+    if (why) fake_fail_later(current_device(), why);
 }
 
 EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -492,7 +494,8 @@ EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     check_stream(__func__, stream);
     if (captured_graph(stream)) misuse(__func__, "a stream that is captured");
     CUresult later = state.later;
-    if (later != CUDA_SUCCESS) state.later = CUDA_SUCCESS;
+    if (later == CUDA_SUCCESS) return fake_take_failure(current_device());
+    state.later = CUDA_SUCCESS;
     return later;
 }
 

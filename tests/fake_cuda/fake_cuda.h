@@ -27,7 +27,7 @@ struct fake_code {
     void (*unload)(void *loaded);
     const struct fake_kernel *(*find)(void *loaded, const char *name);
     const char *(*run)(const struct fake_kernel *kernel, unsigned grid, unsigned threads, unsigned shared,
-                       void **parameters);
+                       void **parameters); /* by several threads at once */
     void (*add_memory)(void *begin, size_t size);
     void (*remove_memory)(void *begin);
 };
@@ -50,7 +50,6 @@ struct fake_cuda {
      * real driver's behaviour after a kernel's illegal access. */
     int lost;
     unsigned not_ready; /* so many queries of events say that the work is not done yet */
-    const char *reason; /* text of error 700; NULL: the driver's */
     /* Observations. */
     uint64_t used; /* bytes of memory, which cuMemGetInfo takes from half of all */
     uint64_t live, calls, programmatic_edges, edges;

@@ -31,6 +31,7 @@ struct range {
     char *begin;
     size_t size;
     struct allocation *mapped; /* NULL: nothing */
+    bool open;                 /* kernels have access */
     struct range *next;
 };
 
@@ -145,7 +146,8 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct fake_code *code = &fake_cuda_state()->code;
-    if (code->remove_memory) code->remove_memory(range->begin);
+    if (range->open && code->remove_memory) code->remove_memory(range->begin);
+    range->open = false;
     mmap(range->begin, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     change_references(range->mapped, -1);
     range->mapped = NULL;
@@ -155,11 +157,14 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
 EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count) {
     CALL();
     struct range *range = find(__func__, address, size, false);
-    if (!range || !range->mapped || count != 1 || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!range || !range->mapped || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    }
     mprotect(range->begin, size, PROT_READ | PROT_WRITE);
     struct fake_code *code = &fake_cuda_state()->code;
-    if (code->add_memory) code->add_memory(range->begin, size);
+    if (!range->open && code->add_memory) code->add_memory(range->begin, size);
+    range->open = true;
     return CUDA_SUCCESS;
 }
 
