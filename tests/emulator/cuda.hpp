@@ -208,11 +208,18 @@ EMULATED static int __any_sync(unsigned team, int value) {
 EMULATED static int __all_sync(unsigned team, int value) {
     return __ballot_sync(team, value) == team;
 }
-/* Threads are switched at barriers only. Additions of several threads to the same place are no race, and not checked. */
-template <class T> EMULATED static T atomicAdd(T *to, T by) {
+template <class T> struct emulated_same {
+    typedef T type;
+};
+/* Of several threads to the same place; all grids of this process take turns. */
+template <class T> EMULATED static T atomicAdd(T *to, typename emulated_same<T>::type by) {
+    emulator->access(to, sizeof *to, EMULATED_WRITE | EMULATED_ALIGNED | EMULATED_ATOMIC);
     T before = *to;
     *to = before + by;
     return before;
+}
+EMULATED static void __nanosleep(unsigned) {
+    emulator->poll();
 }
 EMULATED static int __ffs(int bits) {
     return __builtin_ffs(bits);
@@ -440,7 +447,7 @@ EMULATED static void ptx_barrier_cluster_arrive_aligned() {
 EMULATED static void ptx_barrier_cluster_wait_aligned() {
     emulator->wait_cluster();
 }
-EMULATED static void ptx_mov_u32(unsigned &rank) {
+EMULATED static void ptx_mov_u32_cluster_ctarank(unsigned &rank) {
     rank = (unsigned)emulator->rank;
 }
 EMULATED static void ptx_mapa_shared__cluster_u32(unsigned &to, unsigned from, int rank) {
@@ -487,6 +494,41 @@ EMULATED static void ptx_cp_async_bulk_tensor_5d_shared__cluster_global_im2col_m
 EMULATED static void ptx_setmaxnreg_inc_sync_aligned_u32(int) {
 }
 EMULATED static void ptx_setmaxnreg_dec_sync_aligned_u32(int) {
+}
+
+/* Accesses of system scope. */
+template <class WORD, class P> EMULATED static void emulated_load_system(WORD *to, int count, P from) {
+    emulator->load((const void *)from, to, sizeof(WORD), count);
+}
+template <class WORD, class P> EMULATED static void ptx_ld_relaxed_sys_global_u64(WORD &a, P from) {
+    static_assert(sizeof(WORD) == 8, "a word of another size");
+    emulated_load_system(&a, 1, from);
+}
+template <class P> EMULATED static void ptx_ld_relaxed_sys_global_u32(unsigned &a, P from) {
+    emulated_load_system(&a, 1, from);
+}
+template <class WORD, class P> EMULATED static void ptx_ld_relaxed_sys_global_v2_u64(WORD &a, WORD &b, P from) {
+    static_assert(sizeof(WORD) == 8, "words of another size");
+    WORD both[2];
+    emulated_load_system(both, 2, from);
+    a = both[0], b = both[1];
+}
+template <class P> EMULATED static void ptx_st_relaxed_sys_global_u64(P to, unsigned long long a) {
+    emulator->store((void *)to, &a, sizeof a, 1);
+}
+template <class P> EMULATED static void ptx_st_relaxed_sys_global_u32(P to, unsigned a) {
+    emulator->store((void *)to, &a, sizeof a, 1);
+}
+template <class P>
+EMULATED static void ptx_st_relaxed_sys_global_v2_u64(P to, unsigned long long a, unsigned long long b) {
+    const unsigned long long both[] = {a, b};
+    emulator->store((void *)to, both, sizeof a, 2);
+}
+EMULATED static void ptx_fence_acq_rel_sys() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+template <class WORD> EMULATED static void ptx_mov_u64_globaltimer(WORD &time) {
+    time = emulator->time();
 }
 
 /* @inside st.global: a store under a condition. */

@@ -3,7 +3,6 @@
 #include "emulator/driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,6 @@ extern fake_cuda_state_function fake_cuda_state;
 EXPORT emulator_mode_function emulator_mode;
 
 static struct emulator_options mode;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 struct emulator_options *emulator_mode(void) {
     return &mode;
@@ -106,7 +104,7 @@ static const struct fake_kernel *find(void *module, const char *name) {
 
 static const char *run(const struct fake_kernel *kernel, unsigned grid, unsigned threads, unsigned shared,
                        void **parameters) {
-    static char message[600];
+    static _Thread_local char message[EMULATOR_MESSAGE];
     const struct kernel *k = (const struct kernel *)kernel;
     const struct emulated_launch launch = {.name = kernel->name,
                                            .object = k->object,
@@ -115,11 +113,7 @@ static const char *run(const struct fake_kernel *kernel, unsigned grid, unsigned
                                            .blocks = (int)grid,
                                            .threads = (int)threads,
                                            .shared = shared};
-    pthread_mutex_lock(&mutex);
-    const char *reason = emulator_run(&launch, &mode);
-    if (reason) snprintf(message, sizeof message, "%s", reason);
-    pthread_mutex_unlock(&mutex);
-    return reason ? message : NULL;
+    return emulator_run(&launch, &mode, message) ? NULL : message;
 }
 
 /* ---- The machine ------------------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,29 @@ static const struct bad {
     {"if (t == 0) *(long long *)(p + 1) = 1;", "at an address that is no multiple of them"},
     {"if (t == 0) *(uint4 *)(p + 4) = *(uint4 *)(p + 2);", "at an address that is no multiple of them"},
     {"if (t < 32) __syncthreads(); p[t] = t;", "waits for the block forever"},
+    {"atomicAdd((unsigned *)p, 1); __syncthreads(); if (((unsigned *)p)[0] < 64) p[0] = p[64];", NULL},
+    {"atomicAdd(p + 64, 1);", "writes 4 bytes at 256 of 256 bytes"},
+    /* What synchronises is no race, but checked like other accesses. */
+    {"unsigned a;\n"
+     "    asm volatile(\"st.relaxed.sys.global.u32 [%0], %1;\" ::\"l\"(p), \"r\"(1) : \"memory\");\n"
+     "    asm volatile(\"ld.relaxed.sys.global.u32 %0, [%1];\" : \"=r\"(a) : \"l\"(p) : \"memory\");\n"
+     "    if (a != 1) p[64] = 0;",
+     NULL},
+    {"asm volatile(\"st.relaxed.sys.global.u64 [%0], %1;\" ::\"l\"(p + 63), \"l\"(1ll) : \"memory\");",
+     "at an address that is no multiple of them"},
+    {"asm volatile(\"st.relaxed.sys.global.v2.u64 [%0], {%1, %2};\" ::\"l\"(p + 2), \"l\"(1ll), \"l\"(1ll));",
+     "writes 16 bytes at an address that is no multiple of them"},
+    {"asm volatile(\"st.relaxed.sys.global.v2.u64 [%0], {%1, %2};\" ::\"l\"(p + 64), \"l\"(1ll), \"l\"(1ll));",
+     "writes 16 bytes at 256 of 256 bytes"},
+    {"long long a; asm volatile(\"ld.relaxed.sys.global.u64 %0, [%1];\" : \"=l\"(a) : \"l\"(p - 2) : \"memory\");",
+     "reads 8 bytes at -8 of 256 bytes"},
+    /* Threads that poll let others come. */
+    {"if (t == 63) { __nanosleep(100); *(volatile float *)p = 0; }\n"
+     "    __syncthreads(); unsigned a = 1;\n"
+     "    if (t == 40) for (int i = 0; i < 3; i++) __nanosleep(100);\n"
+     "    if (t == 40) asm volatile(\"st.relaxed.sys.global.u32 [%0], %1;\" ::\"l\"(p), \"r\"(3) : \"memory\");\n"
+     "    while (a != 3) asm volatile(\"ld.relaxed.sys.global.u32 %0, [%1];\" : \"=r\"(a) : \"l\"(p) : \"memory\");",
+     NULL},
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -64,7 +87,7 @@ static void run(struct ig_job *job, void *argument) {
     struct ig_code code;
     struct ingot_error error;
     struct ig_module *module;
-    struct ig_device *device = emulated_create(&how);
+    struct ig_device *device = emulated_create(0, &how);
     (void)argument;
     for (int i = 0; i < N_KERNELS; i++) {
         sources[i].symbol = ig_format(job, "kernel_%d", i);

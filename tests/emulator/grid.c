@@ -1,280 +1,35 @@
-/* See grid.h. */
-#include "emulator/grid.h"
-
+/* See grid.h. Where a part polls memory, others get a turn: further blocks of its grid, and grids of other threads. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include "fake_cuda/fake_cuda.h"
+#include "emulator/part.h"
+#include "emulator/turn.h"
 
-enum {
-    MOST_THREADS = 1024,
-    MOST_RANKS = 16,
-    MOST_COROUTINES = 8192,
-    MOST_COPIES = 256,
-    MOST_GROUPS = 32,
-    MOST_BOXES = 256, /* in flight */
-    NAMED = 16,       /* named barriers per block */
-    STACK = 256 << 10,
-    SHOWN = 64,              /* bytes that a lane may pass to others */
-    SHARED_BEGIN = 1024,     /* the first address of shared memory, as on sm_90 */
-    RANK_BITS = 24,          /* lowest bit of an address's upper field: rank + 1, or 0 */
-    SEVERAL = 0x8000,        /* flag of `reader`: several lanes of the warp in the other bits */
-    SEVERAL_WARPS = 0xffff,  /* readers */
-    MOST_SHARED = 227 << 10, /* bytes per block */
-    MOST_STATIC = 48 << 10,  /* of these, for __shared__ variables */
-};
+struct part *parts[MOST_PARTS], *part;
+static uint32_t last_epoch; /* of all parts, without the part's number */
 
-/* ---- Memory ----------------------------------------------------------------------------------------------------------- */
-
-/* The last accesses to a byte. An epoch is the time between two barriers of a block. */
-struct cell {
-    uint32_t write_epoch, read_epoch;
-    uint16_t writer, reader; /* threads */
-    uint16_t write_sync, read_sync;
-};
-
-struct region {
-    char *begin, *end;
-    const char *name;
-    struct cell *cells; /* one per byte; NULL: none yet */
-};
-
-static struct region *regions; /* from emulator_add_memory */
-static size_t n_regions, room_for_regions;
-static struct region *last_region;
-
-void emulator_add_memory(void *begin, size_t size) {
-    if (n_regions == room_for_regions) {
-        room_for_regions = room_for_regions ? 2 * room_for_regions : 64;
-        regions = realloc(regions, room_for_regions * sizeof *regions);
-        if (!regions) abort();
-    }
-    regions[n_regions++] = (struct region){begin, (char *)begin + size, "global memory", NULL};
-    last_region = NULL;
-}
-
-static size_t bytes_of_cells(const struct region *r) {
-    return (size_t)(r->end - r->begin + 1) * sizeof(struct cell);
-}
-
-static void drop_cells(struct region *r) {
-    if (r->cells) munmap(r->cells, bytes_of_cells(r));
-    r->cells = NULL;
-}
-
-void emulator_remove_memory(void *begin) {
-    for (size_t i = 0; i < n_regions; i++) {
-        if (regions[i].begin != begin) continue;
-        drop_cells(&regions[i]);
-        regions[i] = regions[--n_regions];
-        break;
-    }
-    last_region = NULL;
-}
-
-/* ---- The running grid --------------------------------------------------------------------------------------------------- */
-
-enum wait { NOTHING, BLOCK, CLUSTER, WARP, NAMED_BARRIER, ROUND };
-
-struct copy {
-    char *to;
-    const char *from;
-    size_t size, valid;
-};
-
-/* The eight bytes of an mbarrier in shared memory. */
-struct round {
-    uint16_t arrivals, missing; /* per round; still missing in this one */
-    int32_t bytes : 31;         /* announced but not yet copied */
-    uint32_t parity : 1;
-};
-
-/* A TMA copy of a box of a matrix, in flight; or of a tap of windows. */
-struct box {
-    struct fake_tensor_map map;
-    char *to;
-    int x, y;
-    int at[4], tap[3]; /* of windows: where the first begins, and its image; offset of the tap */
-    struct round *round;
-};
-
-struct thread {
-    jmp_buf at;
-    bool begun, done, parity;
-    enum wait waiting;
-    int name; /* for NAMED_BARRIER */
-    const struct round *round;
-    unsigned round_parity;
-    unsigned team, parities; /* of the last exchange: its lanes, and which of `shows` each lane used */
-    uint16_t syncs;          /* warp synchronisations that the thread took part in */
-    unsigned n_copies, n_groups, groups[MOST_GROUPS]; /* copies in flight; end of each committed group */
-    struct copy copies[MOST_COPIES];
-    char shows[2][SHOWN] __attribute__((aligned(16)));
-};
-
-static struct {
-    const struct emulated_launch *launch;
-    struct emulator_options options;
-    struct emulator seen;
-    int count, ranks; /* threads per block; blocks that run concurrently */
-    int current;      /* index of the running coroutine */
-    int arrived[MOST_RANKS], arrived_cluster, arrived_named[MOST_RANKS][NAMED];
-    struct box boxes[MOST_BOXES];
-    unsigned n_boxes;
-    uint32_t launch_epoch, block_epoch, epoch[MOST_RANKS], last_epoch;
-    struct region dynamic[MOST_RANKS], variables; /* shared memory */
-    char *kept[MOST_RANKS];                       /* saved variables of the concurrent blocks that are not running */
-    int loaded;                                   /* the rank whose variables are loaded */
-    jmp_buf scheduler, refused;
-    char message[512];
-} grid;
-
-static struct thread *threads[MOST_COROUTINES];
-static char *stacks[MOST_COROUTINES];
-
-static struct thread *self(void) {
-    return threads[grid.current];
+static uint32_t new_epoch(void) {
+    return ++last_epoch << PART_BITS | part->number;
 }
 
 static int lane_of(int coroutine) {
-    return coroutine % grid.count % 32;
+    return coroutine % part->count % 32;
 }
 
-static void refuse(const char *format, ...) {
+void part_refuse(const char *format, ...) {
     char what[400];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    snprintf(grid.message, sizeof grid.message, "kernel '%s', block %d, thread %d: %s", grid.launch->name,
-             grid.seen.block, grid.seen.thread, what);
-    _longjmp(grid.refused, 1);
-}
-
-/* ---- Accesses ----------------------------------------------------------------------------------------------------------- */
-
-static bool lies_in(const struct region *r, const char *at, size_t size) {
-    return at >= r->begin && at <= r->end && size <= (size_t)(r->end - at);
-}
-
-static struct region *region_of(const char *at, size_t size) {
-    struct region *shared = &grid.dynamic[grid.seen.rank];
-    if (last_region && lies_in(last_region, at, size)) return last_region;
-    if (lies_in(shared, at, size)) return shared;
-    if (lies_in(&grid.variables, at, size)) return &grid.variables;
-    for (size_t i = 0; i < n_regions; i++) {
-        if (lies_in(&regions[i], at, size)) return last_region = &regions[i];
-    }
-    return NULL;
-}
-
-/* Reports an address outside all regions, relative to the nearest one. */
-static void refuse_address(const char *at, size_t size, bool write) {
-    const struct region *nearest = &grid.dynamic[grid.seen.rank];
-    size_t distance = SIZE_MAX;
-    for (size_t i = 0; i < n_regions + 2; i++) {
-        const struct region *r = i < n_regions    ? &regions[i]
-                                 : i == n_regions ? &grid.variables
-                                                  : &grid.dynamic[grid.seen.rank];
-        if (r->begin == r->end) continue;
-        size_t away = at < r->begin ? (size_t)(r->begin - at) : at >= r->end ? (size_t)(at - r->end) : 0;
-        if (away >= distance) continue;
-        distance = away;
-        nearest = r;
-    }
-    refuse("%s %zu bytes at %lld of %lld bytes of %s", write ? "writes" : "reads", size,
-           (long long)(at - nearest->begin), (long long)(nearest->end - nearest->begin), nearest->name);
-}
-
-static bool is_ordered(const struct region *r, uint32_t epoch, unsigned who, uint16_t sync) {
-    int rank = grid.seen.rank;
-    if (epoch < grid.launch_epoch) return true;
-    if (epoch < grid.block_epoch) return r == &grid.variables || r == &grid.dynamic[rank] || grid.ranks > 1;
-    if (epoch != grid.epoch[rank] || who == (unsigned)grid.seen.thread) return true;
-    if (who == SEVERAL_WARPS) return false;
-    unsigned warp = who & SEVERAL ? who & ~(unsigned)SEVERAL : who / 32;
-    return warp == (unsigned)grid.seen.thread / 32 && sync != self()->syncs;
-}
-
-static void refuse_race(const struct region *r, const char *at, bool write, const char *other, unsigned who) {
-    char whom[32];
-    if (who == SEVERAL_WARPS) {
-        snprintf(whom, sizeof whom, "several warps");
-    } else if (who & SEVERAL) {
-        snprintf(whom, sizeof whom, "lanes of warp %u", who & ~(unsigned)SEVERAL);
-    } else {
-        snprintf(whom, sizeof whom, "thread %u", who);
-    }
-    refuse("%s byte %lld of %lld of %s, which %s %s with no barrier between", write ? "writes" : "reads",
-           (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, other);
-}
-
-/* Checks an access against a byte's cell and returns the updated cell. */
-static struct cell after_access(const struct region *r, const char *at, bool write, struct cell c) {
-    uint32_t epoch = grid.epoch[grid.seen.rank];
-    unsigned thread = (unsigned)grid.seen.thread;
-    if (!is_ordered(r, c.write_epoch, c.writer, c.write_sync)) refuse_race(r, at, write, "wrote", c.writer);
-    if (write) {
-        if (!is_ordered(r, c.read_epoch, c.reader, c.read_sync)) refuse_race(r, at, write, "read", c.reader);
-        c.write_epoch = epoch;
-        c.writer = (uint16_t)thread;
-        c.write_sync = self()->syncs;
-    } else if (c.read_epoch != epoch || is_ordered(r, c.read_epoch, c.reader, c.read_sync)) {
-        c.read_epoch = epoch;
-        c.reader = (uint16_t)thread;
-        c.read_sync = self()->syncs;
-    } else {
-        bool same_warp = c.reader != SEVERAL_WARPS &&
-                         (c.reader & SEVERAL ? c.reader & ~(unsigned)SEVERAL : c.reader / 32u) == thread / 32;
-        c.reader = (uint16_t)(same_warp ? SEVERAL | thread / 32 : SEVERAL_WARPS);
-        c.read_sync = self()->syncs;
-    }
-    return c;
-}
-
-static void note_access(struct region *r, const char *at, size_t size, bool write) {
-    if (!r->cells) {
-        void *cells =
-            mmap(NULL, bytes_of_cells(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (cells == MAP_FAILED) return;
-        r->cells = cells;
-    }
-    struct cell *c = r->cells + (at - r->begin), before, after;
-    for (size_t i = 0; i < size; i++) {
-        /* Adjacent bytes mostly have equal cells. */
-        if (i == 0 || memcmp(&c[i], &before, sizeof before) != 0) {
-            before = c[i];
-            after = after_access(r, at + i, write, before);
-        }
-        c[i] = after;
-    }
-}
-
-/* Nearly all sizes are powers of two, which need no division. */
-static bool is_aligned(const char *at, size_t size) {
-    return (size & (size - 1)) == 0 ? ((uintptr_t)at & (size - 1)) == 0 : (uintptr_t)at % size == 0;
-}
-
-static void access_memory(const void *where, size_t size, int how) {
-    const char *at = where, *stack = stacks[grid.current];
-    bool write = how & EMULATED_WRITE;
-    if (how & EMULATED_ALIGNED && size <= 16 && !is_aligned(at, size))
-        refuse("%s %zu bytes at an address that is no multiple of them", write ? "writes" : "reads", size);
-    if (at >= stack && at < stack + STACK) return;
-    struct region *r = region_of(at, size);
-    if (r) {
-        if (grid.options.races) note_access(r, at, size, write);
-        return;
-    }
-    const struct emulated_object *o = grid.launch->object;
-    if (!write && at >= o->begin && at + size <= o->end) return;
-    refuse_address(at, size, write);
+    snprintf(part->run->message, EMULATOR_MESSAGE, "kernel '%s', block %d, thread %d: %s", part->launch->name,
+             part->seen.block, part->seen.thread, what);
+    _longjmp(part->run->refused, 1);
 }
 
 /* ---- Scheduling --------------------------------------------------------------------------------------------------------- */
@@ -282,78 +37,78 @@ static void access_memory(const void *where, size_t size, int how) {
 static void pause_for(enum wait what) {
     struct thread *t = self();
     t->waiting = what;
-    if (!_setjmp(t->at)) _longjmp(grid.scheduler, 1);
+    if (!_setjmp(t->at)) _longjmp(part->scheduler, 1);
 }
 
 /* A coroutine is reused: it runs the same thread of one block after another. */
 static void live(void) {
     for (;;) {
-        grid.launch->kernel->start(grid.launch->parameters);
+        part->launch->kernel->start(part->launch->parameters);
         self()->done = true;
         pause_for(NOTHING);
     }
 }
 
 static void create_coroutine(int i) {
-    if (!stacks[i]) {
-        stacks[i] = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        threads[i] = calloc(1, sizeof *threads[i]);
-        if (stacks[i] == MAP_FAILED || !threads[i]) abort();
+    if (!part->stacks[i]) {
+        part->stacks[i] = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        part->threads[i] = calloc(1, sizeof(struct thread));
+        if (part->stacks[i] == MAP_FAILED || !part->threads[i]) abort();
     }
 }
 
 static void begin_coroutine(int i) {
     ucontext_t context, unused;
     getcontext(&context);
-    context.uc_stack.ss_sp = stacks[i];
+    context.uc_stack.ss_sp = part->stacks[i];
     context.uc_stack.ss_size = STACK;
     makecontext(&context, live, 0);
-    threads[i]->begun = true;
+    part->threads[i]->begun = true;
     swapcontext(&unused, &context);
 }
 
 /* The blocks of a cluster run concurrently, but there is one instance of the __shared__ variables: swaps in those of
  * `rank`. */
 static void load_variables(int rank) {
-    size_t size = (size_t)(grid.variables.end - grid.variables.begin);
-    if (grid.loaded == rank || size == 0) return;
-    memcpy(grid.kept[grid.loaded], grid.variables.begin, size);
-    memcpy(grid.variables.begin, grid.kept[rank], size);
-    grid.loaded = rank;
+    size_t size = (size_t)(part->variables.end - part->variables.begin);
+    if (part->loaded == rank || size == 0) return;
+    memcpy(part->kept[part->loaded], part->variables.begin, size);
+    memcpy(part->variables.begin, part->kept[rank], size);
+    part->loaded = rank;
 }
 
 static void become(int i) {
-    int rank = i / grid.count;
-    grid.current = i;
-    grid.seen.thread = i % grid.count;
-    grid.seen.rank = rank;
-    grid.seen.block = grid.seen.block / grid.ranks * grid.ranks + rank;
-    grid.seen.shared = grid.dynamic[rank].begin;
+    int rank = i / part->count;
+    part->current = i;
+    part->seen.thread = i % part->count;
+    part->seen.rank = rank;
+    part->seen.block = part->seen.block / part->ranks * part->ranks + rank;
+    part->seen.shared = part->dynamic[rank].begin;
     load_variables(rank);
 }
 
 static void resume(int i) {
     become(i);
-    threads[i]->waiting = NOTHING;
-    if (_setjmp(grid.scheduler)) return;
-    if (threads[i]->begun) _longjmp(threads[i]->at, 1);
+    part->threads[i]->waiting = NOTHING;
+    if (_setjmp(part->scheduler)) return;
+    if (part->threads[i]->begun) _longjmp(part->threads[i]->at, 1);
     begin_coroutine(i);
 }
 
 /* Wakes the threads that wait for `what`, and begins a new epoch for their blocks. */
 static void release(int from, int end, enum wait what) {
     for (int i = from; i < end; i++) {
-        if (threads[i]->waiting == what) threads[i]->waiting = NOTHING;
+        if (part->threads[i]->waiting == what) part->threads[i]->waiting = NOTHING;
     }
-    for (int rank = from / grid.count; rank * grid.count < end; rank++)
-        grid.epoch[rank] = ++grid.last_epoch;
+    for (int rank = from / part->count; rank * part->count < end; rank++)
+        part->epoch[rank] = new_epoch();
 }
 
 /* Wakes threads whose round has ended; returns whether there were any. */
 static bool release_rounds(void) {
     bool any = false;
-    for (int i = 0; i < grid.count * grid.ranks; i++) {
-        struct thread *t = threads[i];
+    for (int i = 0; i < part->count * part->ranks; i++) {
+        struct thread *t = part->threads[i];
         if (t->done || t->waiting != ROUND || t->round->parity == t->round_parity) continue;
         t->waiting = NOTHING;
         any = true;
@@ -419,129 +174,148 @@ static void bring_box(const struct box *b) {
 
 /* Executes the oldest copy in flight. */
 static bool bring_first(void) {
-    if (grid.n_boxes == 0) return false;
-    const struct box first = grid.boxes[0];
-    memmove(grid.boxes, grid.boxes + 1, --grid.n_boxes * sizeof first);
+    if (part->n_boxes == 0) return false;
+    const struct box first = part->boxes[0];
+    memmove(part->boxes, part->boxes + 1, --part->n_boxes * sizeof first);
     bring_box(&first);
     return true;
 }
 
 static void release_barriers(void) {
-    int all = grid.count * grid.ranks;
-    for (int rank = 0; rank < grid.ranks; rank++) {
-        if (grid.arrived[rank] < grid.count) continue;
-        grid.arrived[rank] = 0;
-        release(rank * grid.count, (rank + 1) * grid.count, BLOCK);
+    int all = part->count * part->ranks;
+    for (int rank = 0; rank < part->ranks; rank++) {
+        if (part->arrived[rank] < part->count) continue;
+        part->arrived[rank] = 0;
+        release(rank * part->count, (rank + 1) * part->count, BLOCK);
     }
-    if (grid.arrived_cluster < all) return;
-    grid.arrived_cluster = 0;
+    if (part->arrived_cluster < all) return;
+    part->arrived_cluster = 0;
     release(0, all, CLUSTER);
 }
 
 static void refuse_parting(int all) {
     int ended = 0;
     for (int i = 0; i < all; i++)
-        ended += threads[i]->done;
+        ended += part->threads[i]->done;
     for (int i = 0; i < all; i++) {
-        if (threads[i]->done) continue;
+        if (part->threads[i]->done) continue;
         become(i);
-        static const char *const names[] = {"",         "the block",    "the cluster",
-                                            "its warp", "some threads", "the end of a round"};
-        refuse("waits for %s forever: %d of %d threads have ended, the others wait elsewhere",
-               names[threads[i]->waiting], ended, all);
+        static const char *const names[] = {
+            "", "", "the block", "the cluster", "its warp", "some threads", "the end of a round"};
+        part_refuse("waits for %s forever: %d of %d threads have ended, the others wait elsewhere",
+                    names[part->threads[i]->waiting], ended, all);
     }
 }
 
 static void clear_threads(void) {
-    for (int i = 0; i < grid.count * grid.ranks; i++) {
-        struct thread *t = threads[i];
+    for (int i = 0; i < part->count * part->ranks; i++) {
+        struct thread *t = part->threads[i];
         t->done = false;
         t->waiting = NOTHING;
         t->syncs = 0;
         t->n_copies = t->n_groups = 0;
-        grid.n_boxes = 0;
+        part->n_boxes = 0;
     }
 }
 
 static void clear_shared(void) {
-    for (int rank = 0; rank < grid.ranks; rank++) {
-        struct region *r = &grid.dynamic[rank];
+    for (int rank = 0; rank < part->ranks; rank++) {
+        struct region *r = &part->dynamic[rank];
         memset(r->begin, 0xff, (size_t)(r->end - r->begin));
-        grid.epoch[rank] = ++grid.last_epoch;
-        if (grid.ranks > 1) memset(grid.kept[rank], 0xff, MOST_STATIC);
+        part->epoch[rank] = new_epoch();
+        if (part->ranks > 1) memset(part->kept[rank], 0xff, MOST_STATIC);
     }
-    if (grid.variables.begin) memset(grid.variables.begin, 0xff, (size_t)(grid.variables.end - grid.variables.begin));
-    grid.loaded = 0;
-    grid.block_epoch = grid.epoch[0];
+    if (part->variables.begin)
+        memset(part->variables.begin, 0xff, (size_t)(part->variables.end - part->variables.begin));
+    part->loaded = 0;
+    part->block_epoch = part->epoch[0];
 }
 
-/* Runs one cluster, or one block: those from number `first` that run concurrently. */
-static void run_blocks(int first) {
-    int all = grid.count * grid.ranks;
-    grid.seen.block = first;
+/* Of one cluster, or one block: those from number `first` that run together. */
+static void begin_blocks(int first) {
+    part->seen.block = first;
     clear_threads();
     clear_shared();
-    for (int left = all; left > 0;) {
-        bool progress = false;
-        left = 0;
-        for (int n = 0; n < all; n++) {
-            int i = grid.options.backwards ? all - 1 - n : n;
-            if (!threads[i]->done && threads[i]->waiting == NOTHING) {
-                resume(i);
-                progress = true;
-            }
-            left += !threads[i]->done;
-        }
+}
+
+/* Resumes every thread that does not wait. Returns whether there was one; `*polls`: one polls memory. */
+static bool resume_all(bool *polls) {
+    int all = part->count * part->ranks;
+    bool any = false;
+    *polls = false;
+    for (int n = 0; n < all; n++) {
+        int i = part->options.backwards ? all - 1 - n : n;
+        if (part->threads[i]->done || part->threads[i]->waiting > POLLING) continue;
+        resume(i);
+        any = true;
+        *polls = *polls || part->threads[i]->waiting == POLLING;
+    }
+    return any;
+}
+
+static int count_left(int all) {
+    int left = all;
+    for (int i = 0; i < all; i++)
+        left -= part->threads[i]->done;
+    return left;
+}
+
+/* Runs the part's blocks until they have ended; returns false if they poll, for others to get a turn. */
+static bool run_blocks(void) {
+    int all = part->count * part->ranks;
+    for (;;) {
+        bool polls, progress = resume_all(&polls);
+        if (count_left(all) == 0) return true;
         release_barriers();
-        if (release_rounds()) continue;
-        if (!progress && left > 0) {
-            if (bring_first()) {
-                release_rounds();
-                continue;
-            }
-            bool waits = true;
-            for (int i = 0; i < all; i++)
-                waits = waits && (threads[i]->done || threads[i]->waiting != NOTHING);
-            if (waits) refuse_parting(all);
+        if (release_rounds() && !polls) continue;
+        if ((!progress || polls) && bring_first()) {
+            release_rounds();
+            if (!polls) continue;
         }
+        if (polls) return false;
+        bool waits = !progress;
+        for (int i = 0; i < all; i++)
+            waits = waits && (part->threads[i]->done || part->threads[i]->waiting > POLLING);
+        if (waits) refuse_parting(all);
     }
 }
 
 /* ---- Calls from kernels --------------------------------------------------------------------------------------------------- */
 
 static void wait_block(void) {
-    grid.arrived[grid.seen.rank]++;
+    part->arrived[part->seen.rank]++;
     pause_for(BLOCK);
 }
 
 /* The last thread to arrive wakes the others. */
 static void wait_named(int name, int count) {
     struct thread *t = self();
-    int rank = grid.seen.rank, first = rank * grid.count, *arrived = &grid.arrived_named[rank][name & (NAMED - 1)];
-    if (name < 0 || name >= NAMED) refuse("waits at barrier %d of %d", name, NAMED);
+    int rank = part->seen.rank, first = rank * part->count, *arrived = &part->arrived_named[rank][name & (NAMED - 1)];
+    if (name < 0 || name >= NAMED) part_refuse("waits at barrier %d of %d", name, NAMED);
     t->name = name;
     if (++*arrived < count) {
         pause_for(NAMED_BARRIER);
         return;
     }
     *arrived = 0;
-    for (int i = first; i < first + grid.count; i++) {
-        if (threads[i]->waiting == NAMED_BARRIER && threads[i]->name == name) threads[i]->waiting = NOTHING;
+    for (int i = first; i < first + part->count; i++) {
+        if (part->threads[i]->waiting == NAMED_BARRIER && part->threads[i]->name == name)
+            part->threads[i]->waiting = NOTHING;
     }
-    grid.epoch[rank] = ++grid.last_epoch;
+    part->epoch[rank] = new_epoch();
 }
 
 static void wait_cluster(void) {
-    grid.arrived_cluster++;
+    part->arrived_cluster++;
     pause_for(CLUSTER);
 }
 
 /* The last lane of the team to arrive wakes the others. */
 static void meet(unsigned team, const void *mine, size_t size) {
     struct thread *t = self();
-    int warp = grid.current - lane_of(grid.current);
-    if (!(team >> lane_of(grid.current) & 1)) refuse("meets lanes %#x, of which it is none", team);
-    if (size > SHOWN) refuse("shows %zu bytes", size);
+    int warp = part->current - lane_of(part->current);
+    if (!(team >> lane_of(part->current) & 1)) part_refuse("meets lanes %#x, of which it is none", team);
+    if (size > SHOWN) part_refuse("shows %zu bytes", size);
     t->parity = !t->parity;
     memcpy(t->shows[t->parity], mine, size);
     t->team = team;
@@ -549,8 +323,9 @@ static void meet(unsigned team, const void *mine, size_t size) {
     bool all = true;
     for (int lane = 0; lane < 32; lane++) {
         if (!(team >> lane & 1)) continue;
-        if (warp + lane >= grid.count * (grid.seen.rank + 1)) refuse("meets lane %d, which the warp has not", lane);
-        const struct thread *other = threads[warp + lane];
+        if (warp + lane >= part->count * (part->seen.rank + 1))
+            part_refuse("meets lane %d, which the warp has not", lane);
+        const struct thread *other = part->threads[warp + lane];
         all = all && (other == t || (other->waiting == WARP && other->team == team));
         parities |= (unsigned)other->parity << lane;
     }
@@ -560,14 +335,14 @@ static void meet(unsigned team, const void *mine, size_t size) {
     }
     for (int lane = 0; lane < 32; lane++) {
         if (!(team >> lane & 1)) continue;
-        threads[warp + lane]->parities = parities;
-        threads[warp + lane]->waiting = NOTHING;
+        part->threads[warp + lane]->parities = parities;
+        part->threads[warp + lane]->waiting = NOTHING;
     }
 }
 
 static const void *shown(int lane) {
-    int warp = grid.current - lane_of(grid.current);
-    return threads[warp + lane]->shows[self()->parities >> lane & 1];
+    int warp = part->current - lane_of(part->current);
+    return part->threads[warp + lane]->shows[self()->parities >> lane & 1];
 }
 
 static void sync_warp(unsigned team) {
@@ -583,19 +358,19 @@ static void do_copy(const struct copy *c) {
 static void copy_later(char *to, const char *from, size_t size, size_t valid) {
     struct thread *t = self();
     const struct copy c = {to, from, size, valid};
-    access_memory(to, size, EMULATED_WRITE | EMULATED_ALIGNED);
-    if (valid) access_memory(from, valid, valid == size ? EMULATED_ALIGNED : 0);
-    if (!grid.options.late) {
+    memory_access(to, size, EMULATED_WRITE | EMULATED_ALIGNED);
+    if (valid) memory_access(from, valid, valid == size ? EMULATED_ALIGNED : 0);
+    if (!part->options.late) {
         do_copy(&c);
         return;
     }
-    if (t->n_copies == MOST_COPIES) refuse("has more than %d copies under way", MOST_COPIES);
+    if (t->n_copies == MOST_COPIES) part_refuse("has more than %d copies under way", MOST_COPIES);
     t->copies[t->n_copies++] = c;
 }
 
 static void close_copies(void) {
     struct thread *t = self();
-    if (t->n_groups == MOST_GROUPS) refuse("has more than %d groups of copies under way", MOST_GROUPS);
+    if (t->n_groups == MOST_GROUPS) part_refuse("has more than %d groups of copies under way", MOST_GROUPS);
     t->groups[t->n_groups++] = t->n_copies;
 }
 
@@ -604,7 +379,7 @@ static void wait_copies(int left) {
     if ((int)t->n_groups <= left) return;
     unsigned ended = t->n_groups - (unsigned)left, copies = t->groups[ended - 1];
     for (unsigned i = 0; i < copies; i++) {
-        access_memory(t->copies[i].to, t->copies[i].size, EMULATED_WRITE);
+        memory_access(t->copies[i].to, t->copies[i].size, EMULATED_WRITE);
         do_copy(&t->copies[i]);
     }
     memmove(t->copies, t->copies + copies, (t->n_copies - copies) * sizeof *t->copies);
@@ -616,47 +391,47 @@ static void wait_copies(int left) {
 
 /* __shared__ variables come first, as the CUDA compiler lays them out, then dynamic shared memory. */
 static unsigned dynamic_begin(void) {
-    unsigned variables = (unsigned)(grid.variables.end - grid.variables.begin),
-             by = (unsigned)grid.launch->kernel->alignment;
+    unsigned variables = (unsigned)(part->variables.end - part->variables.begin),
+             by = (unsigned)part->launch->kernel->alignment;
     return SHARED_BEGIN + (variables + by - 1) / by * by;
 }
 
 static unsigned shared_address(const void *where) {
     const char *at = where;
-    if (lies_in(&grid.dynamic[grid.seen.rank], at, 0))
-        return dynamic_begin() + (unsigned)(at - grid.dynamic[grid.seen.rank].begin);
-    if (!lies_in(&grid.variables, at, 0)) refuse("takes an address for one of shared memory that is not");
-    return SHARED_BEGIN + (unsigned)(at - grid.variables.begin);
+    if (lies_in(&part->dynamic[part->seen.rank], at, 0))
+        return dynamic_begin() + (unsigned)(at - part->dynamic[part->seen.rank].begin);
+    if (!lies_in(&part->variables, at, 0)) part_refuse("takes an address for one of shared memory that is not");
+    return SHARED_BEGIN + (unsigned)(at - part->variables.begin);
 }
 
 static unsigned map_rank(unsigned address, int rank) {
-    if (rank < 0 || rank >= grid.ranks) refuse("looks for block %d of a cluster of %d", rank, grid.ranks);
+    if (rank < 0 || rank >= part->ranks) part_refuse("looks for block %d of a cluster of %d", rank, part->ranks);
     return (address & ((1u << RANK_BITS) - 1)) | (unsigned)(rank + 1) << RANK_BITS;
 }
 
 static char *shared_at(unsigned address, size_t size, int how) {
     unsigned other = address >> RANK_BITS, place = address & ((1u << RANK_BITS) - 1);
-    if (other > 0 && (int)other - 1 != grid.seen.rank) {
-        struct region *r = &grid.dynamic[other - 1];
+    if (other > 0 && (int)other - 1 != part->seen.rank) {
+        struct region *r = &part->dynamic[other - 1];
         char *at = r->begin + ((long long)place - dynamic_begin());
-        if (!lies_in(r, at, size)) refuse_address(at, size, how & EMULATED_WRITE);
+        if (!lies_in(r, at, size)) memory_refuse(at, size, how & EMULATED_WRITE);
         return at;
     }
-    const struct region *variables = &grid.variables;
-    char *at = place >= dynamic_begin() ? grid.dynamic[grid.seen.rank].begin + (place - dynamic_begin())
+    const struct region *variables = &part->variables;
+    char *at = place >= dynamic_begin() ? part->dynamic[part->seen.rank].begin + (place - dynamic_begin())
                                         : variables->begin + ((long long)place - SHARED_BEGIN);
-    access_memory(at, size, how);
+    memory_access(at, size, how);
     return at;
 }
 
 /* Not checked for races: barriers are accessed only through these functions. */
 static struct round *round_at(unsigned barrier) {
     unsigned place = barrier & ((1u << RANK_BITS) - 1), other = barrier >> RANK_BITS;
-    struct region *r = &grid.dynamic[other > 0 ? (int)other - 1 : grid.seen.rank];
+    struct region *r = &part->dynamic[other > 0 ? (int)other - 1 : part->seen.rank];
     char *at = r->begin + ((long long)place - dynamic_begin());
     _Static_assert(sizeof(struct round) == 8, "what a barrier has of shared memory");
-    if (place % 8 != 0) refuse("has a barrier at %u, no multiple of 8", place);
-    if (!lies_in(r, at, sizeof(struct round))) refuse_address(at, sizeof(struct round), true);
+    if (place % 8 != 0) part_refuse("has a barrier at %u, no multiple of 8", place);
+    if (!lies_in(r, at, sizeof(struct round))) memory_refuse(at, sizeof(struct round), true);
     return (struct round *)(void *)at;
 }
 
@@ -666,7 +441,7 @@ static void start_round(unsigned barrier, unsigned arrivals) {
 
 static void arrive(unsigned barrier, unsigned bytes) {
     struct round *r = round_at(barrier);
-    if (r->missing == 0 || r->arrivals == 0) refuse("arrives at a barrier that waits for nobody");
+    if (r->missing == 0 || r->arrivals == 0) part_refuse("arrives at a barrier that waits for nobody");
     r->bytes += (int32_t)bytes;
     r->missing--;
     end_round(r);
@@ -677,100 +452,249 @@ static void wait_round(unsigned barrier, unsigned parity) {
     struct thread *t = self();
     t->round = round_at(barrier);
     t->round_parity = parity & 1;
-    if (t->round->arrivals == 0) refuse("waits at a barrier that was never started");
+    if (t->round->arrivals == 0) part_refuse("waits at a barrier that was never started");
     if (t->round->parity == t->round_parity) pause_for(ROUND);
 }
 
 static void start_box(struct box *b, unsigned to, const void *map, unsigned barrier) {
     b->round = round_at(barrier);
     memcpy(&b->map, map, sizeof b->map);
-    if (b->map.magic != FAKE_TENSOR_MAP) refuse("uses a tensor map that was never encoded");
-    if (to % 128 != 0) refuse("brings a box to %u, no multiple of 128", to);
+    if (b->map.magic != FAKE_TENSOR_MAP) part_refuse("uses a tensor map that was never encoded");
+    if (to % 128 != 0) part_refuse("brings a box to %u, no multiple of 128", to);
     size_t size = (size_t)b->map.box_lines * b->map.swizzle, lines = b->map.lines;
     for (uint32_t i = 0; i < b->map.axes; i++)
         lines *= b->map.sizes[i];
     size_t matrix = (lines - 1) * b->map.pitch + b->map.width * b->map.element;
-    if (b->map.box_width * b->map.element != b->map.swizzle) refuse("brings a box that is narrower than its pattern");
-    struct region *r = &grid.dynamic[grid.seen.rank];
+    if (b->map.box_width * b->map.element != b->map.swizzle)
+        part_refuse("brings a box that is narrower than its pattern");
+    struct region *r = &part->dynamic[part->seen.rank];
     b->to = r->begin + ((long long)to - dynamic_begin());
-    if (!lies_in(r, b->to, size)) refuse_address(b->to, size, true);
+    if (!lies_in(r, b->to, size)) memory_refuse(b->to, size, true);
     const char *from = (const char *)(uintptr_t)b->map.memory;
-    if (!region_of(from, matrix)) refuse_address(from, matrix, false);
-    if (!grid.options.late) {
+    if (!memory_region(from, matrix)) memory_refuse(from, matrix, false);
+    if (!part->options.late) {
         bring_box(b);
         return;
     }
-    if (grid.n_boxes == MOST_BOXES) refuse("has more than %d boxes under way", MOST_BOXES);
-    grid.boxes[grid.n_boxes++] = *b;
+    if (part->n_boxes == MOST_BOXES) part_refuse("has more than %d boxes under way", MOST_BOXES);
+    part->boxes[part->n_boxes++] = *b;
 }
 
 static void bring(unsigned to, const void *map, int x, int y, bool dealt, unsigned barrier) {
     struct box b = {.x = x, .y = y};
     start_box(&b, to, map, barrier);
-    if (b.map.dealt != dealt) refuse("brings a matrix by a map of another order of lines");
-    if (b.map.axes) refuse("brings a matrix by a map of windows");
+    if (b.map.dealt != dealt) part_refuse("brings a matrix by a map of another order of lines");
+    if (b.map.axes) part_refuse("brings a matrix by a map of windows");
 }
 
 static void bring_windows(unsigned to, const void *map, int channel, const int *at, const int *tap, unsigned barrier) {
     struct box b = {.x = channel};
     uint32_t axes;
     memcpy(&axes, (const char *)map + offsetof(struct fake_tensor_map, axes), sizeof axes);
-    if (axes != 2 && axes != 3) refuse("brings windows by a map of a matrix");
+    if (axes != 2 && axes != 3) part_refuse("brings windows by a map of a matrix");
     memcpy(b.at, at, (axes + 1) * sizeof *at);
     memcpy(b.tap, tap, axes * sizeof *tap);
     start_box(&b, to, map, barrier);
 }
 
+/* ---- Memory that several grids access at once --------------------------------------------------------------------------------------- */
+
+static void poll(void) {
+    pause_for(POLLING);
+}
+
+/* Before each load others get a turn. Not checked for races: grids and the host synchronise by these. */
+static void load(const void *from, void *to, size_t size, int count) {
+    poll();
+    memory_access(from, size * (size_t)count, EMULATED_ALIGNED | EMULATED_ATOMIC);
+    for (int i = 0; i < count; i++) {
+        if (size == 8)
+            ((uint64_t *)to)[i] = __atomic_load_n((const uint64_t *)from + i, __ATOMIC_ACQUIRE);
+        else
+            ((uint32_t *)to)[i] = __atomic_load_n((const uint32_t *)from + i, __ATOMIC_ACQUIRE);
+    }
+}
+
+/* The words of a vector are stored in either order, and others may see one without the other. */
+static void store(void *to, const void *from, size_t size, int count) {
+    for (int n = 0; n < count; n++) {
+        int i = part->options.backwards ? count - 1 - n : n;
+        if (n > 0) poll();
+        memory_access(to, size * (size_t)count, EMULATED_WRITE | EMULATED_ALIGNED | EMULATED_ATOMIC);
+        if (size == 8)
+            __atomic_store_n((uint64_t *)to + i, ((const uint64_t *)from)[i], __ATOMIC_RELEASE);
+        else
+            __atomic_store_n((uint32_t *)to + i, ((const uint32_t *)from)[i], __ATOMIC_RELEASE);
+    }
+}
+
+static unsigned long long time_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+}
+
 /* ---- Launches ------------------------------------------------------------------------------------------------------------- */
 
 static void place_shared(const struct emulated_launch *l) {
-    static char *memory[MOST_RANKS];
-    for (int rank = 0; rank < grid.ranks; rank++) {
-        if (!memory[rank]) {
-            memory[rank] = aligned_alloc(1024, MOST_SHARED + 1024);
-            grid.kept[rank] = aligned_alloc(1024, MOST_STATIC);
-            if (!memory[rank] || !grid.kept[rank]) abort();
+    for (int rank = 0; rank < part->ranks; rank++) {
+        if (!part->memory[rank]) {
+            part->memory[rank] = aligned_alloc(1024, MOST_SHARED + 1024);
+            part->kept[rank] = aligned_alloc(1024, MOST_STATIC);
+            if (!part->memory[rank] || !part->kept[rank]) abort();
         }
-        drop_cells(&grid.dynamic[rank]);
-        grid.dynamic[rank] = (struct region){memory[rank], memory[rank] + l->shared, "dynamic shared memory", NULL};
+        char *begin = part->memory[rank];
+        memory_drop_cells(&part->dynamic[rank]);
+        part->dynamic[rank] = (struct region){begin, begin + l->shared, "dynamic shared memory", NULL};
     }
-    drop_cells(&grid.variables);
-    grid.variables = (struct region){l->kernel->shared, l->kernel->shared_end, "the shared variables", NULL};
+    memory_drop_cells(&part->variables);
+    part->variables = (struct region){l->kernel->shared, l->kernel->shared_end, "the shared variables", NULL};
 }
 
-static void begin_launch(const struct emulated_launch *l, const struct emulator_options *options) {
-    grid.launch = l;
-    grid.options = *options;
-    grid.count = l->threads;
-    grid.ranks = l->kernel->cluster > 1 ? l->kernel->cluster : 1;
-    grid.launch_epoch = ++grid.last_epoch;
-    memset(grid.arrived, 0, sizeof grid.arrived);
-    memset(grid.arrived_named, 0, sizeof grid.arrived_named);
-    grid.arrived_cluster = 0;
-    grid.seen = (struct emulator){.blocks = l->blocks,
-                                  .access = access_memory,
-                                  .refuse = refuse,
-                                  .wait_block = wait_block,
-                                  .wait_named = wait_named,
-                                  .wait_cluster = wait_cluster,
-                                  .meet = meet,
-                                  .shown = shown,
-                                  .sync_warp = sync_warp,
-                                  .copy = copy_later,
-                                  .close_copies = close_copies,
-                                  .wait_copies = wait_copies,
-                                  .shared_address = shared_address,
-                                  .map_rank = map_rank,
-                                  .shared_at = shared_at,
-                                  .start_round = start_round,
-                                  .arrive = arrive,
-                                  .wait_round = wait_round,
-                                  .bring = bring,
-                                  .bring_windows = bring_windows};
-    *l->object->emulator = &grid.seen;
+/* Of `part`, for its first block. */
+static void prepare_part(struct run *run) {
+    const struct emulated_launch *l = run->launch;
+    part->run = run;
+    part->launch = l;
+    part->options = run->options;
+    part->count = l->threads;
+    part->ranks = l->kernel->cluster > 1 ? l->kernel->cluster : 1;
+    part->taken = new_epoch();
+    part->busy = false;
+    part->loaded = 0;
+    memset(part->arrived, 0, sizeof part->arrived);
+    memset(part->arrived_named, 0, sizeof part->arrived_named);
+    part->arrived_cluster = 0;
+    part->seen = (struct emulator){.blocks = l->blocks,
+                                   .access = memory_access,
+                                   .refuse = part_refuse,
+                                   .wait_block = wait_block,
+                                   .wait_named = wait_named,
+                                   .wait_cluster = wait_cluster,
+                                   .meet = meet,
+                                   .shown = shown,
+                                   .sync_warp = sync_warp,
+                                   .copy = copy_later,
+                                   .close_copies = close_copies,
+                                   .wait_copies = wait_copies,
+                                   .shared_address = shared_address,
+                                   .map_rank = map_rank,
+                                   .shared_at = shared_at,
+                                   .start_round = start_round,
+                                   .arrive = arrive,
+                                   .wait_round = wait_round,
+                                   .bring = bring,
+                                   .bring_windows = bring_windows,
+                                   .poll = poll,
+                                   .load = load,
+                                   .store = store,
+                                   .time = time_now};
     place_shared(l);
-    for (int i = 0; i < grid.count * grid.ranks; i++)
+    for (int i = 0; i < part->count * part->ranks; i++)
         create_coroutine(i);
+}
+
+/* Epochs begin anew before their numbers end, when no cell that holds one is needed. */
+static void renew_epochs(void) {
+    if (last_epoch < UINT32_MAX >> (PART_BITS + 1)) return;
+    for (int i = 0; i < MOST_PARTS; i++) {
+        if (parts[i] && parts[i]->run) return;
+    }
+    memory_drop_all();
+    last_epoch = 0;
+}
+
+/* Returns false if the grid has all the parts that it may have or needs, or others have them. */
+static bool add_part(struct run *run) {
+    uint32_t number = 0;
+    if (run->n_parts == MOST_RESIDENT || run->begun == run->launch->blocks) return false;
+    renew_epochs();
+    while (number < MOST_PARTS && parts[number] && parts[number]->run)
+        number++;
+    if (number == MOST_PARTS) return false;
+    if (!parts[number]) parts[number] = calloc(1, sizeof *parts[number]);
+    if (!parts[number]) abort();
+    part = run->parts[run->n_parts++] = parts[number];
+    part->number = number;
+    prepare_part(run);
+    return true;
+}
+
+/* All parts of a grid, and grids of one kernel, have the same instance of the __shared__ variables. */
+static void swap_variables(struct part *p, bool in) {
+    char *here = p->variables.begin, *kept = p->kept[p->loaded];
+    if (here) memcpy(in ? here : kept, in ? kept : here, (size_t)(p->variables.end - here));
+}
+
+/* Gives the part its turn; returns whether blocks ended. */
+static bool run_part(struct run *run, struct part *p) {
+    bool any = false;
+    const int blocks = run->launch->blocks;
+    part = p;
+    *run->launch->object->emulator = &p->seen;
+    if (p->busy) swap_variables(p, true);
+    while (p->busy || run->begun < blocks) {
+        if (!p->busy) {
+            begin_blocks(run->options.backwards ? blocks - p->ranks - run->begun : run->begun);
+            run->begun += p->ranks;
+            p->busy = true;
+        }
+        if (!run_blocks()) {
+            swap_variables(p, false);
+            break;
+        }
+        run->ended += p->ranks;
+        p->busy = false;
+        any = true;
+    }
+    return any;
+}
+
+static time_t seconds_now(void) {
+    return (time_t)(time_now() / 1000000000);
+}
+
+/* A grid that waits for what nobody writes is refused, lest tests never end. */
+static void check_patience(struct run *run) {
+    if (run->n_parts == 0 || seconds_now() - run->heard < PATIENCE) return;
+    part = run->parts[0];
+    for (int i = 1; !part->busy && i < run->n_parts; i++)
+        part = run->parts[i];
+    become(0);
+    part_refuse("has polled memory, or waited for threads that do, for %d seconds", PATIENCE);
+}
+
+static void run_grid(struct run *run) {
+    while (run->ended < run->launch->blocks) {
+        bool any = false;
+        for (int i = 0; i < run->n_parts; i++)
+            any = run_part(run, run->parts[i]) || any;
+        if (any) run->heard = seconds_now();
+        if (run->ended == run->launch->blocks || (!any && add_part(run))) continue;
+        check_patience(run);
+        turn_pass();
+    }
+}
+
+static void free_parts(struct run *run) {
+    for (int i = 0; i < run->n_parts; i++)
+        run->parts[i]->run = NULL;
+}
+
+/* The threads of a part that was refused do not go on: their coroutines begin anew. */
+static void abandon(const struct part *p) {
+    for (int i = 0; i < MOST_COROUTINES && p->threads[i]; i++)
+        p->threads[i]->begun = false;
+}
+
+static bool is_refused(struct run *run) {
+    if (!_setjmp(run->refused)) {
+        run_grid(run);
+        return false;
+    }
+    for (int i = 0; i < run->n_parts; i++)
+        abandon(run->parts[i]);
+    return true;
 }
 
 static const char *refusal(const struct emulated_launch *l) {
@@ -782,19 +706,16 @@ static const char *refusal(const struct emulated_launch *l) {
     return variables > MOST_STATIC || l->shared + variables > MOST_SHARED ? "its shared memory" : NULL;
 }
 
-const char *emulator_run(const struct emulated_launch *l, const struct emulator_options *options) {
+bool emulator_run(const struct emulated_launch *l, const struct emulator_options *options, char *message) {
+    struct run run = {.launch = l, .options = *options, .heard = seconds_now(), .message = message};
     const char *reason = refusal(l);
     if (reason) {
-        snprintf(grid.message, sizeof grid.message, "kernel '%s' cannot be launched: %s", l->name, reason);
-        return grid.message;
+        snprintf(message, EMULATOR_MESSAGE, "kernel '%s' cannot be launched: %s", l->name, reason);
+        return false;
     }
-    begin_launch(l, options);
-    if (_setjmp(grid.refused)) {
-        for (int i = 0; i < MOST_COROUTINES && threads[i]; i++)
-            threads[i]->begun = false;
-        return grid.message;
-    }
-    for (int b = 0; b < l->blocks; b += grid.ranks)
-        run_blocks(options->backwards ? l->blocks - grid.ranks - b : b);
-    return NULL;
+    turn_take();
+    bool good = !is_refused(&run);
+    free_parts(&run);
+    turn_end();
+    return good;
 }

@@ -1,6 +1,8 @@
 /*
  * Runs grids of CUDA threads on the host: slowly, but strictly. The threads of a block are coroutines that switch where
- * they wait for each other. Threads and blocks run in ascending or in descending order, so that a missing barrier
+ * they wait for each other, or poll memory by a load of system scope. Grids that host threads launch at the same time
+ * take turns: one runs until it polls or ends. So do the first eight blocks of a grid; others begin when one has ended.
+ * Threads and blocks run in ascending or in descending order, so that a missing barrier
  * changes the results; a barrier that not all threads reach ends the kernel with an error. Every memory access is
  * checked: it must lie within memory that the kernel was given and be aligned to its size, and no two threads may
  * access the same byte, at least one of them writing, without a barrier between them (the rule of "compute-sanitizer
@@ -18,8 +20,8 @@
 extern "C" {
 #endif
 
-/* Flags of an access. */
-enum { EMULATED_WRITE = 1, EMULATED_ALIGNED = 2 };
+/* Flags of an access; an atomic one is no part of a race. */
+enum { EMULATED_WRITE = 1, EMULATED_ALIGNED = 2, EMULATED_ATOMIC = 4 };
 
 /* The interface that a kernel sees: its indices, and calls into the emulator. */
 struct emulator {
@@ -57,6 +59,12 @@ struct emulator {
     /* The same for one tap of windows; `at`: the pixel where the first begins, and its image, as many numbers as the map
      * has axes and one; `tap`: one less. */
     void (*bring_windows)(unsigned to, const void *map, int channel, const int *at, const int *tap, unsigned barrier);
+    /* Lets other threads, blocks and grids go on. */
+    void (*poll)(void);
+    /* Accesses of system scope: each of the `count` words of `size` bytes (4 or 8) is atomic by itself. */
+    void (*load)(const void *from, void *to, size_t size, int count);
+    void (*store)(void *to, const void *from, size_t size, int count);
+    unsigned long long (*time)(void); /* in nanoseconds */
 };
 
 /* Metadata of an object, symbol "emulated_object". */
@@ -88,11 +96,13 @@ struct emulator_options {
     bool races;     /* detect data races */
 };
 
-/* Registers global memory that kernels may access. */
+enum { EMULATOR_MESSAGE = 512 };
+
+/* Registers global memory that kernels may access. These functions are thread-safe. */
 void emulator_add_memory(void *begin, size_t size);
 void emulator_remove_memory(void *begin);
-/* Runs a grid; returns NULL, or a message about the kernel's error. Not thread-safe. */
-const char *emulator_run(const struct emulated_launch *launch, const struct emulator_options *options);
+/* Runs a grid; returns false, with a message of at most EMULATOR_MESSAGE bytes, if its kernel errs. */
+bool emulator_run(const struct emulated_launch *launch, const struct emulator_options *options, char *message);
 
 #ifdef __cplusplus
 }

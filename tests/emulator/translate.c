@@ -97,6 +97,15 @@ static void print_wgmma(FILE *out, const char *instruction, const struct assembl
     fputs(");", out);
 }
 
+/* "mov.u64 %0, %%globaltimer" is ptx_mov_u64_globaltimer. */
+static void print_register(FILE *out, const char *instruction) {
+    const char *from = strstr(instruction, "%%");
+    if (strncmp(instruction, "mov.", 4) != 0 || !from) return;
+    fputc('_', out);
+    for (from += 2; isalnum((unsigned char)*from) || *from == '_'; from++)
+        fputc(*from, out);
+}
+
 static void print_instruction(FILE *out, const char *instruction, const struct assembly *a) {
     size_t length = strcspn(instruction, " \t");
     if (strncmp(instruction, "wgmma.mma_async", 15) == 0) {
@@ -106,6 +115,7 @@ static void print_instruction(FILE *out, const char *instruction, const struct a
     fputs("ptx_", out);
     for (size_t i = 0; i < length; i++)
         fputc(isalnum((unsigned char)instruction[i]) ? instruction[i] : '_', out);
+    print_register(out, instruction);
     fputc('(', out);
     for (int i = 0; i < a->count; i++)
         fprintf(out, "%s%.*s", i > 0 ? ", " : "", (int)a->lengths[i], a->operands[i]);

@@ -572,7 +572,7 @@ static void destroy_devices(struct run *run) {
 static void check_emulated(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .ninth = -1, .label = "the emulator", .arch = "sm_90a"};
     for (int d = 0; d < 2; d++)
-        run.devices[d] = emulated_create(&run.how);
+        run.devices[d] = emulated_create(0, &run.how);
     run.schedules = run.target =
         (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90, .sm_own = true};
     check_on(&run);

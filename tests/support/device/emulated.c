@@ -9,6 +9,7 @@
 #include "device/cuda/cuda.h"
 #include "emulator/driver.h"
 #include "emulator/translate.h"
+#include "fake_cuda/fake_cuda.h"
 #include "support/beside.h"
 #include "support/support.h"
 
@@ -33,18 +34,26 @@ void emulated_compile(struct ig_job *job, const struct ig_source *sources, unsig
     out_code->bytes = object;
 }
 
+static void *find(void *library, const char *name) {
+    void *address = library ? dlsym(library, name) : NULL;
+    if (!address) fail_msg("%s", dlerror());
+    return address;
+}
+
 /* The emulator's driver is in a folder beside the test programs. */
-struct ig_device *emulated_create(struct emulator_options **out_options) {
+struct ig_device *emulated_create(int gpu, struct emulator_options **out_options) {
     static const char name[] = "emulator/libcuda.so.1";
     char path[4096];
     struct ingot_error error;
     struct ig_device *device;
     test_beside(name, path, sizeof path);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *address = library ? dlsym(library, "emulator_mode") : NULL;
-    if (!address) fail_msg("%s", dlerror());
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     emulator_mode_function *mode;
-    memcpy(&mode, &address, sizeof mode);
+    fake_cuda_state_function *state;
+    *(void **)&mode = find(library, "emulator_mode");
+    *(void **)&state = find(library, "fake_cuda_state");
     *out_options = mode();
-    if (ig_device_cuda_create_with(path, 0, &ig_libc_allocator, &device, &error)) fail_msg("%s", error.message);
+    if (state()->devices <= gpu) state()->devices = gpu + 1;
+    if (ig_device_cuda_create_with(path, gpu, &ig_libc_allocator, &device, &error)) fail_msg("%s", error.message);
     return device;
 }

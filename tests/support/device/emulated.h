@@ -11,7 +11,8 @@ bool emulated_is_present(void);
 /* Compiles all sources at once, for any device of emulated_create. */
 void emulated_compile(struct ig_job *job, const struct ig_source *sources, unsigned count, int sm,
                       struct ig_code *out_code);
-/* Creates a CUDA device. All share `*out_options`, which control how kernels run from then on. */
-struct ig_device *emulated_create(struct emulator_options **out_options);
+/* Creates a CUDA device, of the machine's GPU number `gpu`. All share `*out_options`, which control how kernels run from
+ * then on. */
+struct ig_device *emulated_create(int gpu, struct emulator_options **out_options);
 
 #endif
