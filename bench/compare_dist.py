@@ -3,9 +3,9 @@
 
     compare_dist.py [--ranks 2] [--cases decoder:32,bert_large:8,…] [--layers 32]
 
-Ingot is `ingot bench` of an engine for each number of ranks; the plan is the planner's own. PyTorch is dist_peer.py, a process for
-each GPU: networks divided by hand, by tensors or by their batch, Inductor, and a CUDA graph with NCCL's calls in it; where dividing
-does not pay (bert_base and resnet50 of batch 1) it is one GPU. All compile at once; then each case is measured in alternating
+Ingot is `ingot bench` of an engine for each number of ranks; the plan is the planner's own. PyTorch is dist_peer.py, a process
+for each GPU: networks divided by hand, by tensors or by their batch, Inductor, and a CUDA graph with NCCL's calls in it; where
+dividing does not pay (bert_base and resnet50 of batch 1) it is one GPU. All compile at once; then each case is measured in alternating
 rounds. Figures are medians of GPU time of a run behind another, then of the rounds; of PyTorch's ranks the slowest counts. Every
 result is whole on every GPU, on both sides. Cases that fail say why and stop no others. With --target cpu all is tried out on
 processors, in fp32, end to end.
@@ -71,8 +71,8 @@ class Case:
         for rank in range(self.peer_ranks):
             log = open(self.args.work / f"peer-{self.network}-{rank}.log", "wb")
             own = {"RANK": str(rank), "WORLD_SIZE": str(self.peer_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            self.peers.append(Child([self.args.python, HERE / "dist_peer.py", json.dumps(case), "cpu" if self.args.cpu else "cuda"],
-                                    env={"TORCHINDUCTOR_COMPILE_THREADS": "4", **os.environ, **own}, stderr=log))
+            command = [self.args.python, HERE / "dist_peer.py", json.dumps(case), "cpu" if self.args.cpu else "cuda"]
+            self.peers.append(Child(command, env={"TORCHINDUCTOR_COMPILE_THREADS": "4", **os.environ, **own}, stderr=log))
 
     def end_peer(self):
         for peer in self.peers:
@@ -203,14 +203,14 @@ class Case:
 
 
 def header(ranks):
-    return (f"| network | plan for {ranks} | Ingot ms, 1 | Ingot ms, {ranks} | times as fast | PyTorch ms (divided by) | PyTorch / Ingot "
-            f"| predicted ms, 1 | predicted ms, {ranks} |\n" + "|---" * 9 + "|")
+    return (f"| network | plan for {ranks} | Ingot ms, 1 | Ingot ms, {ranks} | times as fast | PyTorch ms (divided by) "
+            f"| PyTorch / Ingot | predicted ms, 1 | predicted ms, {ranks} |\n" + "|---" * 9 + "|")
 
 
 def write(args, cases):
     """All that is known so far."""
-    found = {case.name: {"times_ms": case.times, "ratio": case.ratio("one", "several"), "peer_ratio": case.ratio("peer", "several"),
-                         "peer": case.ready and case.ready[0]["versions"], "notes": case.notes, **case.reports} for case in cases}
+    found = {case.name: {"times_ms": case.times, "ratio": case.ratio("one", "several"),
+                         "peer_ratio": case.ratio("peer", "several"), "peer": case.ready and case.ready[0]["versions"], "notes": case.notes, **case.reports} for case in cases}
     args.output.write_text(json.dumps({"date": str(datetime.date.today()), "machine": machine() if args.cpu else gpu(), "ranks":
                                        args.ranks, "command": sys.argv[1:], "cases": found}, indent=1) + "\n")
 
