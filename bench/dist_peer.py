@@ -120,7 +120,8 @@ class Stack:
     def compile(self):
         import torch
 
-        self.begin, self.layer, self.end = (torch.compile(f, dynamic=False) for f in (self.begin, layer, self.end))
+        self.begin, self.layer, self.end = (
+            torch.compile(f, dynamic=False, fullgraph=True) for f in (self.begin, layer, self.end))
 
     def begin(self):
         import torch
