@@ -55,7 +55,7 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
 }
 
 /* From here on NCCL is faster. */
-#define MOST_BYTES ((size_t)8 << 20)
+#define MOST_BYTES ((size_t)64 << 20)
 
 enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step, bool *out_chosen,
                                            struct ingot_error *error) {
