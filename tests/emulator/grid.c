@@ -238,42 +238,40 @@ static void begin_blocks(int first) {
     clear_shared();
 }
 
-/* Resumes every thread that does not wait. Returns whether there was one; `*polls`: one polls memory. */
-static bool resume_all(bool *polls) {
-    int all = part->count * part->ranks;
-    bool any = false;
-    *polls = false;
+/* Of one pass over the threads: those that have not ended; did one run, and does one poll? */
+struct pass {
+    int left;
+    bool progress, polls;
+};
+
+static struct pass resume_all(int all) {
+    struct pass pass = {0};
     for (int n = 0; n < all; n++) {
         int i = part->options.backwards ? all - 1 - n : n;
-        if (part->threads[i]->done || part->threads[i]->waiting > POLLING) continue;
-        resume(i);
-        any = true;
-        *polls = *polls || part->threads[i]->waiting == POLLING;
+        const struct thread *t = part->threads[i];
+        if (!t->done && t->waiting <= POLLING) {
+            resume(i);
+            pass.progress = true;
+            pass.polls = pass.polls || t->waiting == POLLING;
+        }
+        pass.left += !t->done;
     }
-    return any;
-}
-
-static int count_left(int all) {
-    int left = all;
-    for (int i = 0; i < all; i++)
-        left -= part->threads[i]->done;
-    return left;
+    return pass;
 }
 
 /* Runs the part's blocks until they have ended; returns false if they poll, for others to get a turn. */
 static bool run_blocks(void) {
     int all = part->count * part->ranks;
     for (;;) {
-        bool polls, progress = resume_all(&polls);
-        if (count_left(all) == 0) return true;
+        struct pass pass = resume_all(all);
+        if (pass.left == 0) return true;
         release_barriers();
-        if (release_rounds() && !polls) continue;
-        if ((!progress || polls) && bring_first()) {
-            release_rounds();
-            if (!polls) continue;
-        }
-        if (polls) return false;
-        bool waits = !progress;
+        bool any = release_rounds();
+        if ((!any && !pass.progress) || pass.polls) any = bring_first() || any;
+        if (any) release_rounds();
+        if (pass.polls) return false;
+        if (any || pass.progress) continue;
+        bool waits = true;
         for (int i = 0; i < all; i++)
             waits = waits && (part->threads[i]->done || part->threads[i]->waiting > POLLING);
         if (waits) refuse_parting(all);

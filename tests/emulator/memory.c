@@ -79,17 +79,22 @@ void memory_refuse(const char *at, size_t size, bool write) {
                 (long long)(at - nearest->begin), (long long)(nearest->end - nearest->begin), nearest->name);
 }
 
-/* Grids that run at the same time are taken to be ordered: by what one writes and the other polls. */
-static bool is_ordered(const struct region *r, uint32_t epoch, unsigned who, uint16_t sync) {
-    int rank = part->seen.rank;
+/* Of an access in another epoch than this one. Grids that run at the same time are taken to be ordered: by what one writes
+ * and the other polls. */
+static bool is_earlier(const struct region *r, uint32_t epoch) {
     const struct part *other = parts[epoch % MOST_PARTS];
+    if (other == part && epoch >= part->block_epoch) return true;
     if (!other || other->run != part->run || epoch < other->taken) return true;
-    if (other != part || epoch < part->block_epoch)
-        return r == &part->variables || r == &part->dynamic[rank] || part->ranks > 1;
-    if (epoch != part->epoch[rank] || who == (unsigned)part->seen.thread) return true;
+    return r == &part->variables || r == &part->dynamic[part->seen.rank] || part->ranks > 1;
+}
+
+static bool is_ordered(const struct region *r, uint32_t epoch, unsigned who, uint16_t sync) {
+    unsigned thread = (unsigned)part->seen.thread;
+    if (epoch != part->epoch[part->seen.rank]) return is_earlier(r, epoch);
+    if (who == thread) return true;
     if (who == SEVERAL_WARPS) return false;
     unsigned warp = who & SEVERAL ? who & ~(unsigned)SEVERAL : who / 32;
-    return warp == (unsigned)part->seen.thread / 32 && sync != self()->syncs;
+    return warp == thread / 32 && sync != self()->syncs;
 }
 
 static void refuse_race(const struct region *r, const char *at, bool write, const char *other, unsigned who) {
