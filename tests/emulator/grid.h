@@ -2,11 +2,11 @@
  * Runs grids of CUDA threads on the host: slowly, but strictly. The threads of a block are coroutines that switch where
  * they wait for each other, or poll memory by a load of system scope. Grids that host threads launch at the same time
  * take turns: one runs until it polls or ends. So do the first eight blocks of a grid; others begin when one has ended.
- * Threads and blocks run in ascending or in descending order, so that a missing barrier
- * changes the results; a barrier that not all threads reach ends the kernel with an error. Every memory access is
- * checked: it must lie within memory that the kernel was given and be aligned to its size, and no two threads may
- * access the same byte, at least one of them writing, without a barrier between them (the rule of "compute-sanitizer
- * --tool racecheck", for global memory and between blocks too).
+ * Threads and blocks run in ascending or in descending order, so that a missing barrier changes the results; a barrier
+ * that not all threads reach ends the kernel with an error. Every memory access is checked: it must lie within memory
+ * that the kernel was given and be aligned to its size, and no two threads may access the same byte, at least one of
+ * them writing, without a barrier between them (the rule of "compute-sanitizer --tool racecheck", for global memory and
+ * between blocks too). Accesses of system scope, and those of different grids, are no races.
  *
  * Kernels are shared objects compiled from CUDA C (translate.h); they call back through `struct emulator`.
  */
