@@ -23,12 +23,12 @@
 enum {
     IG_WINDOW_HEADERS = 128, /* the most blocks of a kernel */
     IG_WINDOW_THREADS = 256,
-    IG_WINDOW_SHORT_EACH = 4, /* lines of a thread */
+    IG_WINDOW_SHORT_EACH = 2, /* lines of a thread */
     IG_WINDOW_LONG_EACH = 4,
     IG_WINDOW_SHORT_LINES = IG_WINDOW_HEADERS * IG_WINDOW_THREADS * IG_WINDOW_SHORT_EACH,
     IG_WINDOW_LONG_LINES = IG_WINDOW_HEADERS * IG_WINDOW_THREADS * IG_WINDOW_LONG_EACH,
     IG_WINDOW_SLOT = (IG_WINDOW_HEADERS + IG_WINDOW_SHORT_LINES + IG_WINDOW_LONG_LINES) * 16, /* bytes */
-    IG_WINDOW_SHORT = 256 << 10, /* the most bytes of a short message; at most 8 of a short line */
+    IG_WINDOW_SHORT = 512 << 10, /* the most bytes of a short message; at most 8 of a short line */
     IG_WINDOW_FIRST_EPOCH = 2,
 };
 

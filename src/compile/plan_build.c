@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/window.h"
 #include "compile/demands.h"
 #include "compile/same_weights.h"
 #include "compile/slots.h"

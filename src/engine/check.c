@@ -399,7 +399,7 @@ static enum ingot_status check_alternatives(struct checker *c, uint32_t own, uin
     REQUIRE(c, in_table(step->alternatives, step->n_alternatives, p->n_steps), "step %u has no alternatives", index);
     if (step->n_alternatives == 0) return INGOT_OK;
     REQUIRE(c, step->kind == IG_STEP_KERNEL || (step->kind == IG_STEP_COLLECTIVE && step->n_alternatives == 1),
-            "step %u has %u alternatives and is no kernel", index, step->n_alternatives);
+            "step %u has alternatives and is no kernel", index);
     REQUIRE(c, step->kind == IG_STEP_COLLECTIVE || step->choice < c->n_slots,
             "step %u has no choice among its alternatives", index);
     for (uint32_t i = 0; i < step->n_alternatives; i++) {

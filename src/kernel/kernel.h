@@ -9,7 +9,6 @@
 #include "kernel/cuda/attend_block.h"
 #include "kernel/cuda/blocks_block.h"
 #include "kernel/cuda/depthwise_block.h"
-#include "kernel/cuda/exchange_block.h"
 #include "kernel/cuda/gemm_block.h"
 #include "kernel/cuda/patch_block.h"
 #include "kernel/cuda/recurrent_block.h"
@@ -54,7 +53,7 @@ struct ig_kernel {
     const struct ig_cuda_depthwise *depthwise; /* and for depthwise::… and ig_cuda_depthwise */
     const struct ig_cuda_patch *patch;         /* and for patch::… and ig_cuda_patch */
     const struct ig_cuda_recurrent *recurrent; /* and for recurrent::… and ig_cuda_recurrent */
-    const struct ig_cuda_exchange *exchange;   /* and for exchange::… and ig_cuda_exchange */
+    const struct ig_cuda_exchange *exchange;   /* and for exchange::… and ig_cuda_exchange (exchange_block.h) */
     /* CUDA: no code, but a library call with the buffers as operands and the dims as sizes; NULL: code. */
     const struct ig_library_call *library;
     uint64_t adapted; /* bit i: the library call wants constant operand i in another form; see ig_library_adapt */

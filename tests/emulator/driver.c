@@ -130,6 +130,7 @@ __attribute__((constructor)) static void begin(void) {
                            .devices = gpus ? atoi(gpus + 5) : 1,
                            .sm = sm ? atoi(sm + 3) : 90,
                            .pools = 1,
+                           .no_mapping = strstr(words, "no-mapping") != NULL,
                            .memory = (size_t)64 << 30,
                            .shared = 227 << 10,
                            .code = {load, unload, find, run, emulator_add_memory, emulator_remove_memory}};

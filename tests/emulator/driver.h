@@ -1,7 +1,8 @@
 /* The emulator as a machine with a GPU: a library that stands in for NVIDIA's driver (fake_cuda.c) and runs kernels
  * compiled by the stand-in for NVRTC (nvrtc.c). Programs that load both, through LD_LIBRARY_PATH or by path, need
  * nothing else. The environment variable EMULATOR may contain "backwards", "late" and "no-races" (see
- * emulator_options in grid.h), "sm_80", and "gpus_2" for two GPUs. */
+ * emulator_options in grid.h), "sm_80", "gpus_2" for two GPUs, and "no-mapping" for
+ * GPUs without memory that others could map. */
 #ifndef TESTS_EMULATOR_DRIVER_H
 #define TESTS_EMULATOR_DRIVER_H
 

@@ -104,13 +104,15 @@ template <> struct line<true> {
     piece<true> p;
 
     __device__ __forceinline__ void load(const char *at) {
-        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])
-                     : "l"(at));
+        unsigned long long a, b;
+        asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(at));
+        p.words[0] = (unsigned)a;
+        p.words[1] = (unsigned)(a >> 32);
+        p.words[2] = (unsigned)b;
+        p.words[3] = (unsigned)(b >> 32);
     }
     __device__ __forceinline__ void store(char *at) const {
-        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(p.words[0]), "r"(p.words[1]),
-                     "r"(p.words[2]), "r"(p.words[3]));
+        *(uint4 *)at = make_uint4(p.words[0], p.words[1], p.words[2], p.words[3]);
     }
     __device__ __forceinline__ void pack(unsigned, const piece<true> &from) {
         p = from;
