@@ -79,6 +79,8 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     CLI_TRY(read_ranks(arguments->ranks, job, error));
     struct ingot_build_options *o = &job->options;
     o->sharding = arguments->sharding;
+    o->shard_of = arguments->shard_of.at;
+    o->n_shard_of = arguments->shard_of.count;
     o->target = arguments->target;
     o->opt_level = number(arguments->opt_level);
     o->shapes = job->specs;
@@ -136,6 +138,7 @@ void build_arguments_free(struct build_arguments *arguments) {
     option_list_free(&arguments->passes);
     option_list_free(&arguments->precision_of);
     option_list_free(&arguments->fuse_of);
+    option_list_free(&arguments->shard_of);
     option_list_free(&arguments->io_types);
     option_list_free(&arguments->adapter_layers);
     option_list_free(&arguments->timing_caches);

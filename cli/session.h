@@ -16,6 +16,7 @@ struct build_arguments {
     bool portable, verify_passes, strip_weights, strict_qdq, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
     const char *ranks, *sharding;
+    struct option_list shard_of;
 };
 #define BUILD_ARGUMENTS_DEFAULT \
     { .opt_level = 3 }
@@ -103,16 +104,25 @@ struct build_arguments {
     }
 
 /* The same, of engines for several ranks. */
-#define RANK_OPTION_ROWS(b)                                                                                      \
-    {"ranks",                                                                                                    \
-     0,                                                                                                          \
-     OPTION_TEXT,                                                                                                \
-     "N[,N...]",                                                                                                 \
-     "divides the network among N processes or GPUs that compute a\nrun together; a plan for each of several N", \
-     &(b).ranks},                                                                                                \
-        {"gpus", 0, OPTION_TEXT, "N[,N...]", "the same", &(b).ranks}, {                                          \
-        "sharding", 0, OPTION_TEXT, "HOW",                                                                       \
-            "auto (the default: what is estimated to be fastest), none,\nbatch, tensor or mixed", &(b).sharding  \
+#define RANK_OPTION_ROWS(b)                                                                                          \
+    {"ranks",                                                                                                        \
+     0,                                                                                                              \
+     OPTION_TEXT,                                                                                                    \
+     "N[,N...]",                                                                                                     \
+     "divides the network among N processes or GPUs that compute a\nrun together; a plan for each of several N",     \
+     &(b).ranks},                                                                                                    \
+        {"gpus", 0, OPTION_TEXT, "N[,N...]", "the same", &(b).ranks},                                                \
+        {"sharding",                                                                                                 \
+         0,                                                                                                          \
+         OPTION_TEXT,                                                                                                \
+         "HOW",                                                                                                      \
+         "auto (the default: what is estimated to be fastest), none,\nbatch, tensor or mixed",                       \
+         &(b).sharding},                                                                                             \
+    {                                                                                                                \
+        "shard", 0, OPTION_LIST, "PATTERN=HOW",                                                                      \
+            "how nodes whose name or operator fits are divided: auto, whole,\ndivided, batch, columns, rows, axis0 " \
+            "...; repeatable, the last one counts",                                                                  \
+            &(b).shard_of                                                                                            \
     }
 
 /* Where and how an engine runs; shared by run, bench and verify. */
@@ -140,8 +150,8 @@ struct context_arguments {
      "divides each run among N threads with parts of the network, for\nwhich the engine was built; 'run' also among " \
      "N processes that\nmpirun, srun or torchrun started (docs/distributed.md)",                                      \
      &(b).ranks},                                                                                                     \
-    {                                                                                                                 \
-        "sharding", 0, OPTION_TEXT, "HOW", "of a model: as for 'ingot build'", &(b).sharding                          \
+        {"sharding", 0, OPTION_TEXT, "HOW", "of a model: as for 'ingot build'", &(b).sharding}, {                     \
+        "shard", 0, OPTION_LIST, "PATTERN=HOW", "the same", &(b).shard_of                                             \
     }
 
 struct build_job {

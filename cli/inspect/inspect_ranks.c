@@ -36,6 +36,14 @@ static void print_collectives(const json_t *collectives, FILE *to) {
     if (json_array_size(collectives) > 0) fputc('\n', to);
 }
 
+static void print_asked(const json_t *asked, FILE *to) {
+    for (size_t i = 0; i < json_array_size(asked); i++) {
+        const json_t *one = json_array_get(asked, i);
+        long long nodes = (long long)json_number(one, "nodes");
+        fprintf(to, "            asked for: %s (%lld node%s)\n", json_text(one, "shard"), nodes, nodes == 1 ? "" : "s");
+    }
+}
+
 /* Products that are divided alike are one line, at the first of them. */
 static void print_divided(const json_t *divided, FILE *to) {
     for (size_t i = 0; i < json_array_size(divided); i++) {
@@ -59,6 +67,7 @@ void inspect_ranks_print(const json_t *explanation, bool all, FILE *to) {
         const json_t *sharding = json_array_get(shardings, i);
         print_strategy(sharding, to);
         print_collectives(json_object_get(sharding, "collectives"), to);
+        print_asked(json_object_get(sharding, "asked"), to);
         if (all) print_divided(json_object_get(sharding, "divided"), to);
     }
 }

@@ -260,12 +260,17 @@ struct ingot_build_options {
     /* How the network is divided among ranks: "auto" (or NULL), whatever is estimated to be fastest; "none", "batch", "tensor" or
      * "mixed". */
     const char *sharding;
+    /* The same for parts of the network (docs/distributed.md): "PATTERN=HOW", with patterns as for precision_of; HOW is "auto", "whole"
+     * (on every rank), "divided", "batch", "columns", "rows", or "axis0" and so on, of the node's result. The last match
+     * of a node counts. A build fails where a node cannot be divided so. */
+    const char *const *shard_of;
+    size_t n_shard_of;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL,   \
             false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0, NULL, \
-            0, false, NULL, 0, NULL                                                                                    \
+            0, false, NULL, 0, NULL, NULL, 0                                                                           \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

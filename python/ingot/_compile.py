@@ -89,6 +89,7 @@ def compile(
     precision_of=None,
     fuse_of=None,
     io_types=None,
+    shard_of=None,
     **options,
 ):
     """Builds an engine.
@@ -98,7 +99,8 @@ def compile(
     target: "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", either with "+vnni", "cpu:amx", "cuda" (this
         machine's GPU, whose number is the option `device`), "cuda:sm_90a" and so on.
     precision: "fp32" (the default), "tf32", "fp16" or "bf16": what products read and what is stored (docs/precision.md).
-    precision_of, fuse_of: {PATTERN of nodes' names or operators: value}, or a list of "PATTERN=value".
+    precision_of, fuse_of, shard_of (how nodes are divided among ranks): {PATTERN of nodes' names or operators: value}, or a list of
+        "PATTERN=value".
     io_types: {PATTERN of inputs' and outputs' names: "fp32", "fp16" or "bf16"}, for floats, in place of the model's type.
     shapes: {symbol: size or (least, usual, largest)} and {input: its shape, of such}.
     opt_level: 0 to 5. tune: measure candidates for at most so many seconds; timing_caches: files of such measurements.
@@ -138,6 +140,7 @@ def compile(
             precision_of=_patterns(precision_of),
             fuse_of=_patterns(fuse_of),
             io_types=_patterns(io_types),
+            shard_of=_patterns(shard_of),
             **options,
         )
     except Toolchain as error:

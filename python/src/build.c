@@ -9,7 +9,8 @@ struct build {
     struct ingot_build_options options;
     struct ingot_build_report report;
     struct callback callback;
-    struct texts shape_names, shape_specs, passes, precision_of, timing_caches, adapter_layers, fuse_of, io_types;
+    struct texts shape_names, shape_specs, passes, precision_of, timing_caches, adapter_layers, fuse_of, io_types,
+        shard_of;
     struct ingot_shape_spec *shapes;
     unsigned ranks[64];
     PyObject *holders[4]; /* of paths */
@@ -77,23 +78,48 @@ static int read_callable(PyObject *object, const char *what, PyObject **out_call
 
 static int read_options(struct state *state, PyObject *args, PyObject *kwargs, struct build *build,
                         PyObject **out_path) {
-    static char *names[] = {
-        "path",         "target",        "opt_level",     "shapes",        "passes",       "cc",
-        "jobs",         "verify_passes", "progress",      "nvrtc",         "portable",     "precision",
-        "precision_of", "device",        "tune",          "timing_caches", "note",         "tactics",
-        "variants",     "cache",         "strip_weights", "adapters",      "adapter_rank", "adapter_layers",
-        "fuse_of",      "io_types",      "strict_qdq",    "ranks",         "sharding",     NULL};
+    static char *names[] = {"path",
+                            "target",
+                            "opt_level",
+                            "shapes",
+                            "passes",
+                            "cc",
+                            "jobs",
+                            "verify_passes",
+                            "progress",
+                            "nvrtc",
+                            "portable",
+                            "precision",
+                            "precision_of",
+                            "device",
+                            "tune",
+                            "timing_caches",
+                            "note",
+                            "tactics",
+                            "variants",
+                            "cache",
+                            "strip_weights",
+                            "adapters",
+                            "adapter_rank",
+                            "adapter_layers",
+                            "fuse_of",
+                            "io_types",
+                            "strict_qdq",
+                            "ranks",
+                            "sharding",
+                            "shard_of",
+                            NULL};
     struct ingot_build_options *o = &build->options;
     PyObject *shapes = Py_None, *passes = Py_None, *cc = Py_None, *progress = Py_None, *nvrtc = Py_None,
              *precision_of = Py_None, *timing = Py_None, *note = Py_None, *cache = Py_None, *layers = Py_None,
-             *fuse_of = Py_None, *io_types = Py_None, *ranks = Py_None;
+             *fuse_of = Py_None, *io_types = Py_None, *ranks = Py_None, *shard_of = Py_None;
     int verify = 0, portable = 0, strip = 0, strict = 0;
     *out_path = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpOz:build", names, out_path, &o->target,
-                                     &o->opt_level, &shapes, &passes, &cc, &o->jobs, &verify, &progress, &nvrtc,
-                                     &portable, &o->precision, &precision_of, &o->device, &o->tune_seconds, &timing,
-                                     &note, &o->tactics, &o->variants, &cache, &strip, &o->adapters, &o->adapter_rank,
-                                     &layers, &fuse_of, &io_types, &strict, &ranks, &o->sharding))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpOzO:build", names, out_path, &o->target, &o->opt_level, &shapes,
+            &passes, &cc, &o->jobs, &verify, &progress, &nvrtc, &portable, &o->precision, &precision_of, &o->device,
+            &o->tune_seconds, &timing, &note, &o->tactics, &o->variants, &cache, &strip, &o->adapters, &o->adapter_rank,
+            &layers, &fuse_of, &io_types, &strict, &ranks, &o->sharding, &shard_of))
         return -1;
     o->verify_passes = verify;
     o->portable = portable;
@@ -109,6 +135,7 @@ static int read_options(struct state *state, PyObject *args, PyObject *kwargs, s
         read_texts(timing, "timing_caches", &build->timing_caches, &o->timing_caches, &o->n_timing_caches) ||
         read_texts(layers, "adapter_layers", &build->adapter_layers, &o->adapter_layers, &o->n_adapter_layers) ||
         read_texts(fuse_of, "fuse_of", &build->fuse_of, &o->fuse_of, &o->n_fuse_of) ||
+        read_texts(shard_of, "shard_of", &build->shard_of, &o->shard_of, &o->n_shard_of) ||
         read_texts(io_types, "io_types", &build->io_types, &o->io_types, &o->n_io_types) ||
         read_callable(progress, "progress", &build->callback.progress) ||
         read_callable(note, "note", &build->callback.note))
@@ -129,6 +156,7 @@ static void build_free(struct build *build) {
     texts_free(&build->adapter_layers);
     texts_free(&build->fuse_of);
     texts_free(&build->io_types);
+    texts_free(&build->shard_of);
     PyMem_Free(build->shapes);
     for (int i = 0; i < build->n_holders; i++)
         Py_XDECREF(build->holders[i]);

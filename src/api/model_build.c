@@ -20,6 +20,7 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     if ((options->n_shapes > 0 && !options->shapes) || (options->n_pass_switches > 0 && !options->pass_switches) ||
         (options->n_precision_of > 0 && !options->precision_of) ||
         (options->n_timing_caches > 0 && !options->timing_caches) || (options->n_fuse_of > 0 && !options->fuse_of) ||
+        (options->n_shard_of > 0 && !options->shard_of) ||
         (options->n_adapter_layers > 0 && !options->adapter_layers) ||
         (options->n_io_types > 0 && !options->io_types)) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the build options");

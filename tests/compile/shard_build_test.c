@@ -165,15 +165,20 @@ static void test_same_bytes(void **state) {
 struct mistake {
     unsigned ranks[2];
     size_t n_ranks;
-    const char *sharding, *message;
+    const char *sharding, *message, *shard;
 };
 
 static void test_options(void **state) {
     static const struct mistake mistakes[] = {
-        {{0}, 1, NULL, "an engine for 0 ranks: from 1 to 64 can be"},
-        {{65}, 1, NULL, "an engine for 65 ranks"},
-        {{2, 2}, 2, NULL, "the numbers of ranks must ascend: 2 comes after 2"},
-        {{2}, 1, "columns", "unknown sharding 'columns'"},
+        {{0}, 1, NULL, "an engine for 0 ranks: from 1 to 64 can be", NULL},
+        {{65}, 1, NULL, "an engine for 65 ranks", NULL},
+        {{2, 2}, 2, NULL, "the numbers of ranks must ascend: 2 comes after 2", NULL},
+        {{2}, 1, "columns", "unknown sharding 'columns'", NULL},
+        {{2}, 0, NULL, "shard '*=whole': say for how many ranks the engine is", "*=whole"},
+        {{2}, 1, NULL, "shard '*=left': expected PATTERN=HOW, where HOW is auto, whole,", "*=left"},
+        {{2}, 1, NULL, "shard '=whole': expected PATTERN=HOW", "=whole"},
+        {{2}, 1, NULL, "shard 'x=axis8': expected PATTERN=HOW", "x=axis8"},
+        {{2}, 1, NULL, "shard 'x=rows': the model has no such node", "x=rows"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         struct built b = {.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
@@ -182,6 +187,8 @@ static void test_options(void **state) {
         b.options.ranks = mistakes[i].ranks;
         b.options.n_ranks = mistakes[i].n_ranks;
         b.options.sharding = mistakes[i].sharding;
+        b.options.shard_of = &mistakes[i].shard;
+        b.options.n_shard_of = mistakes[i].shard != NULL;
         ig_job_init(&job, &ig_libc_allocator);
         assert_int_equal(ig_job_run(&job, compile, &b, &error), INGOT_INVALID_ARGUMENT);
         ig_job_deinit(&job);

@@ -1,7 +1,7 @@
 /*
- * Random networks divided among two to four ranks, as random estimates of times have it: their graphs in lockstep give what
- * the network gives, every rank the same bits, before the passes and behind them. Numbers are small and whole; where all
- * steps are exact, results must be equal.
+ * Random networks divided among two to four ranks, as random estimates of times have it, and as is asked of some node: their
+ * graphs in lockstep give what the network gives, every rank the same bits, before the passes and behind them. Numbers are
+ * small and whole; where all steps are exact, results must be equal.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,10 @@ enum { NETWORKS = 500, MAX_STEPS = 9, MOST_RANKS = 4, MOST_PORTS = 4 };
 struct trial {
     uint64_t seed;
     struct random_maker m;
-    uint32_t divided, collectives[IG_OP_COUNT]; /* of all networks so far */
+    uint32_t divided, asked, refused, collectives[IG_OP_COUNT]; /* of all networks so far */
+    int ranks;
+    struct ig_shard_seeds seeds;
+    struct ig_shard_result result;
 };
 
 static uint64_t mixed(uint64_t x) {
@@ -122,12 +125,44 @@ static void run_passes(struct trial *t, struct ig_graph **graphs, int ranks) {
     ig_shard_check(graphs, ranks);
 }
 
+static void search(struct ig_job *job, void *argument) {
+    struct trial *t = argument;
+    const struct ig_shard_costs costs = {node_time, collective_time, size_of, t};
+    ig_shard_search(t->m.g, t->ranks, t->seeds, &costs, &t->result);
+}
+
+/* Asks something of a node of two thirds of the networks. Where it cannot be divided so, the search says it, and nothing is asked. */
+static void plan(struct trial *t) {
+    static const enum ig_shard_how hows[] = {IG_SHARD_WHOLE, IG_SHARD_DIVIDED, IG_SHARD_AXIS, IG_SHARD_COLUMNS,
+                                             IG_SHARD_ROWS};
+    static const unsigned seeds[] = {IG_SEED_TENSOR, IG_SEED_BATCH, IG_SEED_TENSOR | IG_SEED_BATCH};
+    struct ig_graph *g = t->m.g;
+    const uint64_t dice = mixed(t->seed);
+    const ig_node_id node = (ig_node_id)(dice % (g->nodes.count + 1));
+    struct ig_shard_ask ask = {.text = "", .how = hows[dice / 1000 % 5], .axis = (int)(dice / 5000 % 3)};
+    struct ig_shard_asks asks = {.of = IG_NEW_ARRAY(t->m.job, const struct ig_shard_ask *, g->nodes.count + 1)};
+    struct ingot_error error;
+    bool asks_some = t->seed % 3 > 0 && node < g->nodes.count && !ig_info(g, g->nodes.at[node].out)->is_const;
+    if (asks_some) asks.of[node] = &ask;
+    if (asks_some) g->nodes.at[node].origin = "some node";
+    t->seeds = (struct ig_shard_seeds){seeds[t->seed / 7 % 3], &asks};
+    enum ingot_status status = ig_job_run(t->m.job, search, t, &error);
+    t->asked += asks_some;
+    t->refused += status != INGOT_OK;
+    if (status == INGOT_OK) {
+        assert_true(!asks_some || ig_shard_asks_allow(&asks, g, node, t->result.plan.divisions[node]));
+        return;
+    }
+    assert_int_equal(status, INGOT_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "some node cannot be divided so: "));
+    t->seeds.asks = NULL;
+    search(t->m.job, t);
+}
+
 static void check_network(struct ig_job *job, void *argument) {
     struct trial *t = argument;
     struct ingot_tensor inputs[MOST_PORTS], expected[MOST_PORTS];
     struct ig_graph *graphs[MOST_RANKS];
-    struct ig_shard_result result;
-    const struct ig_shard_costs costs = {node_time, collective_time, size_of, t};
     const int ranks = 2 + (int)(t->seed % 3);
     t->m = (struct random_maker){.job = job,
                                  .g = ig_graph_create(job, ig_dims_create(job)),
@@ -141,11 +176,11 @@ static void check_network(struct ig_job *job, void *argument) {
     t->m.g = ig_rewrite(t->m.g, NULL, NULL, NULL);
     make_inputs(t, inputs);
     ig_eval_graph(job, t->m.g, inputs, expected);
-    const unsigned seeds[] = {IG_SEED_TENSOR, IG_SEED_BATCH, IG_SEED_TENSOR | IG_SEED_BATCH};
-    ig_shard_search(t->m.g, ranks, seeds[t->seed / 7 % 3], &costs, &result);
-    t->divided += result.divided;
+    t->ranks = ranks;
+    plan(t);
+    t->divided += t->result.divided;
     for (int r = 0; r < ranks; r++) {
-        graphs[r] = ig_shard_split(t->m.g, &result.plan, r);
+        graphs[r] = ig_shard_split(t->m.g, &t->result.plan, r);
         ig_graph_verify(graphs[r], "splitting");
     }
     ig_shard_check(graphs, ranks);
@@ -169,9 +204,11 @@ static void test_random_networks(void **state) {
             fail_msg("network %llu: %s", (unsigned long long)t.seed, error.message);
         ig_job_deinit(&job);
     }
+    print_message("asked %u times, refused %u\n", t.asked, t.refused);
     print_message("%u nodes divided, %u all_reduce, %u all_gather, %u reduce_scatter\n", t.divided,
                   t.collectives[IG_OP_all_reduce], t.collectives[IG_OP_all_gather],
                   t.collectives[IG_OP_reduce_scatter]);
+    assert_in_range(t.refused, t.asked / 10, t.asked * 3 / 4);
     assert_true(t.divided > 2 * NETWORKS);
     assert_true(t.collectives[IG_OP_all_reduce] > NETWORKS / 10);
     assert_true(t.collectives[IG_OP_all_gather] > NETWORKS / 5);

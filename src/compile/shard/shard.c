@@ -31,6 +31,8 @@ void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *o) 
     if (!known)
         ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown sharding '%s': expected auto, none, batch, tensor or mixed",
                  o->sharding);
+    if (o->n_shard_of > 0 && o->n_ranks == 0)
+        ig_raise(job, INGOT_INVALID_ARGUMENT, "shard '%s': say for how many ranks the engine is", o->shard_of[0]);
     for (size_t i = 0; i < o->n_ranks; i++) {
         if (o->ranks[i] < 1 || o->ranks[i] > IG_MOST_RANKS)
             ig_raise(job, INGOT_INVALID_ARGUMENT, "an engine for %u ranks: from 1 to %u can be", o->ranks[i],
@@ -63,9 +65,8 @@ static void choose(struct ig_sharding *s, const struct ingot_build_options *o) {
     const int asked = forced(o);
     s->is_forced = asked >= 0 && asked < s->n_considered; /* of one rank, there is nothing to divide */
     for (int i = 0; i < s->n_considered; i++) {
-        const char *name = s->considered[i].name;
         bool is_better = s->considered[i].result.time < IG_WORTH * s->considered[s->chosen].result.time;
-        if (s->is_forced ? strcmp(name, strategies[asked].name) == 0 : is_better) s->chosen = i;
+        if (s->is_forced ? i == asked : is_better) s->chosen = i;
     }
 }
 
@@ -101,12 +102,12 @@ static int64_t forced_size(void *user, ig_dim dim) {
     return ig_dim_is_const(f->dims, dim, NULL) ? size : f->larger * size;
 }
 
-static void search_forced(struct ig_graph *graph, int ranks, unsigned seeds, const struct ig_shard_costs *real,
-                          struct ig_shard_result *out) {
+static void search_forced(struct ig_graph *graph, int ranks, struct ig_shard_seeds seeds,
+                          const struct ig_shard_costs *real, struct ig_shard_result *out) {
     struct forcing forcing = {real, graph->dims, 1};
     const struct ig_shard_costs costs = {forced_node, forced_collective, forced_size, &forcing};
     ig_shard_search(graph, ranks, seeds, &costs, out);
-    if (seeds && out->divided == 0) {
+    if (seeds.of && out->divided == 0) {
         forcing.larger = LARGER;
         ig_shard_search(graph, ranks, seeds, &costs, out);
     }
@@ -115,28 +116,30 @@ static void search_forced(struct ig_graph *graph, int ranks, unsigned seeds, con
 
 /* A network with collectives of its own: each rank runs it as it is. */
 static void adopt(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
-    if (forced(o) > 0)
+    if (forced(o) > 0 || o->n_shard_of > 0)
         ig_raise(s->graph->job, INGOT_INVALID_ARGUMENT,
-                 "sharding '%s': the model is one rank's, with collectives of its own, and is not divided again",
-                 o->sharding);
+                 "shard%s '%s': the model is one rank's, with collectives of its own, and is not divided again",
+                 forced(o) > 0 ? "ing" : "", forced(o) > 0 ? o->sharding : o->shard_of[0]);
     for (int r = 0; r < s->ranks; r++)
         s->graphs[r] = ig_shard_adopt(s->graph, s->ranks, r);
     s->graph = s->graphs[0];
     const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
     s->considered[s->n_considered++].name = "own";
-    ig_shard_search(s->graph, s->ranks, 0, &costs, &s->considered[0].result);
+    ig_shard_search(s->graph, s->ranks, (struct ig_shard_seeds){0, NULL}, &costs, &s->considered[0].result);
 }
 
 static void divide(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
     const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
+    const bool asked = s->ranks > 1 && s->asks.count > 0;
     for (int i = 0; i < IG_STRATEGIES; i++) {
         if (i > 0 && s->ranks == 1) break;
         struct ig_strategy *strategy = &s->considered[s->n_considered++];
-        strategy->name = strategies[i].name;
+        const struct ig_shard_seeds seeds = {strategies[i].seeds, asked ? &s->asks : NULL};
+        strategy->name = i == 0 && asked ? "patterns" : strategies[i].name;
         if (forced(o) == i)
-            search_forced(s->graph, s->ranks, strategies[i].seeds, &costs, &strategy->result);
+            search_forced(s->graph, s->ranks, seeds, &costs, &strategy->result);
         else
-            ig_shard_search(s->graph, s->ranks, strategies[i].seeds, &costs, &strategy->result);
+            ig_shard_search(s->graph, s->ranks, seeds, &costs, &strategy->result);
     }
     choose(s, o);
     for (int r = 0; r < s->ranks; r++)
@@ -147,6 +150,8 @@ void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, co
                       int ranks, struct ig_sharding *out) {
     *out = (struct ig_sharding){.ranks = ranks, .link = ig_link_of(target), .graph = graph};
     out->graphs = IG_NEW_ARRAY(graph->job, struct ig_graph *, (size_t)ranks);
+    ig_shard_asks_parse(graph->job, o->shard_of, o->n_shard_of, &out->asks);
+    ig_shard_asks_bind(&out->asks, graph);
     if (ig_shard_own(graph))
         adopt(out, target, o);
     else
@@ -205,6 +210,17 @@ static void put_collectives(struct ig_text *t, const struct ig_sharding *s) {
     if (s->kernels > 0) ig_text_printf(t, "\"kernels_us\": %.1f, ", s->kernels);
 }
 
+/* What was asked of nodes, and of how many. */
+static void put_asks(struct ig_text *t, const struct ig_sharding *s) {
+    ig_text_add(t, "\"asked\": [");
+    for (size_t i = 0; i < s->asks.count; i++) {
+        ig_text_add(t, i ? ", {\"shard\": " : "{\"shard\": ");
+        ig_explain_string(t, s->asks.list[i].text);
+        ig_text_printf(t, ", \"nodes\": %u}", s->asks.list[i].nodes);
+    }
+    ig_text_add(t, "], ");
+}
+
 /* How products and convolutions are divided: "whole, axis 1 by (12) x 64 -> axis 2 by (12) x 64". */
 static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
     const struct ig_shard_plan *plan = &s->considered[s->chosen].result.plan;
@@ -231,6 +247,7 @@ void ig_sharding_explain(const struct ig_sharding *s, struct ig_text *t) {
                    s->ranks, chosen->name, s->is_forced ? "true" : "false", s->link->name, chosen->result.time);
     put_considered(t, s);
     put_collectives(t, s);
+    if (s->asks.count > 0) put_asks(t, s);
     put_divisions(t, s);
     ig_text_add(t, "}");
 }

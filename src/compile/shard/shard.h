@@ -12,7 +12,8 @@ enum { IG_STRATEGIES = 4 };
 
 /* A way to divide the whole network, as considered. Times are in microseconds, at the usual sizes. */
 struct ig_strategy {
-    const char *name; /* "none", "batch", "tensor", "mixed"; "own": the model has collectives, and is not divided */
+    const char *name; /* "none", "batch", "tensor", "mixed"; "own": the model has collectives, and is not divided;
+                         "patterns": only what is asked for, which the others do too */
     struct ig_shard_result result;
 };
 
@@ -22,7 +23,8 @@ struct ig_sharding {
     const struct ig_link *link;
     struct ig_strategy considered[IG_STRATEGIES];
     int n_considered, chosen;
-    bool is_forced;           /* by the options */
+    bool is_forced; /* by the options */
+    struct ig_shard_asks asks;
     struct ig_graph *graph;   /* what was divided */
     struct ig_graph **graphs; /* by rank */
     uint32_t collectives;     /* of each */

@@ -34,6 +34,7 @@ struct search {
     int ranks;
     const struct ig_shard_costs *costs;
     const struct ig_shard_plan *only; /* NULL: all ways are open */
+    const struct ig_shard_asks *asks; /* NULL: nothing is asked of nodes */
     struct ig_shard_space space;
     uint32_t *last_use; /* by value: the last node that reads it, plus 1 */
     bool *is_output;    /* by value */
@@ -235,8 +236,8 @@ static void keep_best(struct search *s, ig_node_id id) {
     }
 }
 
-/* May the node be computed that way? */
-static bool is_open(const struct search *s, ig_node_id id, uint32_t way) {
+/* Is that the way of the plan whose price is asked? */
+static bool is_planned(const struct search *s, ig_node_id id, uint32_t way) {
     const struct ig_node *n = &s->g->nodes.at[id];
     const struct ig_division *d = s->only ? s->only->divisions[id] : NULL;
     if (!s->only || !d || way == 0) return !s->only || !d == (way == 0);
@@ -248,6 +249,12 @@ static bool is_open(const struct search *s, ig_node_id id, uint32_t way) {
         if (!ig_layout_same(&d->out[i], &other->out[i])) return false;
     }
     return true;
+}
+
+/* May the node be computed that way? */
+static bool is_open(const struct search *s, ig_node_id id, uint32_t way) {
+    const struct ig_division *d = way ? &s->space.ways[id].list.at[way - 1].division : NULL;
+    return is_planned(s, id, way) && ig_shard_asks_allow(s->asks, s->g, id, d);
 }
 
 static void visit(struct search *s, ig_node_id id) {
@@ -300,9 +307,22 @@ static void trace(struct search *s, struct ig_shard_result *out) {
     }
 }
 
-static void walk(struct search *s, unsigned seeds) {
+/* Can each node be computed as is asked of it? */
+static void check_asks(const struct search *s) {
+    for (ig_node_id id = 0; s->asks && s->asks->of && id < s->g->nodes.count; id++) {
+        bool allowed = ig_shard_asks_allow(s->asks, s->g, id, NULL);
+        const struct ig_node_ways *ways = &s->space.ways[id];
+        for (uint32_t i = 0; i < ways->list.count && !allowed; i++)
+            allowed = ig_shard_asks_allow(s->asks, s->g, id, &ways->list.at[i].division);
+        if (!allowed) ig_shard_ask_fail(s->asks->of[id], s->g, id, s->ranks);
+    }
+}
+
+static void walk(struct search *s, struct ig_shard_seeds seeds) {
     struct ig_graph *g = s->g;
+    s->asks = seeds.asks;
     ig_shard_spread(g, s->ranks, seeds, &s->space);
+    check_asks(s);
     prepare(s);
     begin(s);
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
@@ -311,7 +331,7 @@ static void walk(struct search *s, unsigned seeds) {
     }
 }
 
-void ig_shard_search(struct ig_graph *g, int ranks, unsigned seeds, const struct ig_shard_costs *costs,
+void ig_shard_search(struct ig_graph *g, int ranks, struct ig_shard_seeds seeds, const struct ig_shard_costs *costs,
                      struct ig_shard_result *out_result) {
     struct search s = {.g = g, .job = g->job, .ranks = ranks, .costs = costs};
     *out_result = (struct ig_shard_result){.plan = {.ranks = ranks}};
@@ -320,7 +340,7 @@ void ig_shard_search(struct ig_graph *g, int ranks, unsigned seeds, const struct
     trace(&s, out_result);
 }
 
-void ig_shard_price(struct ig_graph *g, unsigned seeds, const struct ig_shard_costs *costs,
+void ig_shard_price(struct ig_graph *g, struct ig_shard_seeds seeds, const struct ig_shard_costs *costs,
                     struct ig_shard_result *result) {
     struct search s = {.g = g, .job = g->job, .ranks = result->plan.ranks, .costs = costs, .only = &result->plan};
     walk(&s, seeds);

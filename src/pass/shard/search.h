@@ -8,6 +8,7 @@
 #ifndef IG_PASS_SHARD_SEARCH_H
 #define IG_PASS_SHARD_SEARCH_H
 
+#include "pass/shard/ask.h"
 #include "pass/shard/split.h"
 
 /* Estimates, in microseconds. */
@@ -35,12 +36,19 @@ struct ig_shard_result {
     uint32_t divided; /* nodes */
 };
 
-/* Plans the graph, which has no dead nodes, for so many ranks, by layouts that spread from `seeds`. */
-void ig_shard_search(struct ig_graph *graph, int ranks, unsigned seeds, const struct ig_shard_costs *costs,
+/* Where layouts spread from: IG_SEED_…, and what is asked of nodes (NULL: nothing). */
+struct ig_shard_seeds {
+    unsigned of;
+    const struct ig_shard_asks *asks;
+};
+
+/* Plans the graph, which has no dead nodes, for so many ranks. Raises INGOT_INVALID_ARGUMENT if a node cannot be divided as is
+ * asked. */
+void ig_shard_search(struct ig_graph *graph, int ranks, struct ig_shard_seeds seeds, const struct ig_shard_costs *costs,
                      struct ig_shard_result *out_result);
 
 /* What a plan that such a search made takes by other estimates: fills the times of `result`. */
-void ig_shard_price(struct ig_graph *graph, unsigned seeds, const struct ig_shard_costs *costs,
+void ig_shard_price(struct ig_graph *graph, struct ig_shard_seeds seeds, const struct ig_shard_costs *costs,
                     struct ig_shard_result *result);
 
 /* ---- For search*.c: the layouts that values may have, and the ways to divide nodes. */
@@ -62,6 +70,6 @@ struct ig_shard_space {
     struct ig_value_layouts *layouts; /* by value */
     struct ig_node_ways *ways;        /* by node */
 };
-void ig_shard_spread(struct ig_graph *graph, int ranks, unsigned seeds, struct ig_shard_space *out_space);
+void ig_shard_spread(struct ig_graph *graph, int ranks, struct ig_shard_seeds seeds, struct ig_shard_space *out_space);
 
 #endif

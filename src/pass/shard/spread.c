@@ -99,9 +99,22 @@ static void seed(struct spreading *s, ig_value v, int axis) {
 static void seed_product(struct spreading *s, const struct ig_node *n) {
     if (ig_op_info(n->op)->family != IG_FAMILY_CONTRACT || !ig_info(s->g, n->in[1])->is_const) return;
     const struct ig_type *in = ig_type_of(s->g, n->in[0]), *out = ig_type_of(s->g, n->out);
-    bool image = n->op == IG_OP_conv && !ig_attr_int(s->g, n, IG_ATTR_channels_last);
-    seed(s, n->out, image ? 1 : out->rank - 1);
-    seed(s, n->in[0], image ? 1 : in->rank - 1);
+    const int columns = ig_shard_columns(s->g, n);
+    seed(s, n->out, columns);
+    seed(s, n->in[0], columns == out->rank - 1 ? in->rank - 1 : columns);
+}
+
+/* What is asked of a node: layouts of its result, and of what it multiplies. */
+static void seed_ask(struct spreading *s, const struct ig_node *n, const struct ig_shard_ask *ask) {
+    const int rank = ig_type_of(s->g, n->out)->rank, columns = ig_shard_columns(s->g, n);
+    for (int axis = 0; axis < rank; axis++) {
+        bool asked = ask->how == IG_SHARD_DIVIDED || (ask->how == IG_SHARD_AXIS && axis == ask->axis) ||
+                     (ask->how == IG_SHARD_COLUMNS && axis == columns);
+        if (asked) seed(s, n->out, axis);
+    }
+    if (columns < 0 || (ask->how != IG_SHARD_ROWS && ask->how != IG_SHARD_DIVIDED)) return;
+    const int in = ig_type_of(s->g, n->in[0])->rank;
+    seed(s, n->in[0], columns == rank - 1 ? in - 1 : columns);
 }
 
 static void find_readers(struct spreading *s) {
@@ -157,18 +170,21 @@ static void drop_superseded(struct spreading *s) {
     }
 }
 
-void ig_shard_spread(struct ig_graph *g, int ranks, unsigned seeds, struct ig_shard_space *out_space) {
+void ig_shard_spread(struct ig_graph *g, int ranks, struct ig_shard_seeds seeds, struct ig_shard_space *out_space) {
     struct spreading s = {.g = g, .ranks = ranks, .space = out_space};
     out_space->layouts = IG_NEW_ARRAY(g->job, struct ig_value_layouts, g->values.count + 1);
     out_space->ways = IG_NEW_ARRAY(g->job, struct ig_node_ways, g->nodes.count + 1);
     for (ig_value v = 0; v < g->values.count; v++)
         out_space->layouts[v] = (struct ig_value_layouts){.at = {ig_layout_whole()}, .count = 1};
     find_readers(&s);
-    for (ig_node_id id = 0; (seeds & IG_SEED_TENSOR) && id < g->nodes.count; id++) {
+    for (ig_node_id id = 0; seeds.asks && seeds.asks->of && id < g->nodes.count; id++) {
+        if (seeds.asks->of[id]) seed_ask(&s, &g->nodes.at[id], seeds.asks->of[id]);
+    }
+    for (ig_node_id id = 0; (seeds.of & IG_SEED_TENSOR) && id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (n->n_out > 0 && !ig_info(g, n->out)->is_const) seed_product(&s, n);
     }
-    for (uint32_t i = 0; (seeds & IG_SEED_BATCH) && i < g->inputs.count; i++) {
+    for (uint32_t i = 0; (seeds.of & IG_SEED_BATCH) && i < g->inputs.count; i++) {
         ig_value v = g->inputs.at[i].value;
         if (ig_type_of(g, v)->rank > 0) seed(&s, v, 0);
     }
