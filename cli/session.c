@@ -79,6 +79,8 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     CLI_TRY(read_ranks(arguments->ranks, job, error));
     struct ingot_build_options *o = &job->options;
     o->sharding = arguments->sharding;
+    o->objective = arguments->objective;
+    o->memory = (uint64_t)(arguments->memory * 1e9);
     o->shard_of = arguments->shard_of.at;
     o->n_shard_of = arguments->shard_of.count;
     o->target = arguments->target;

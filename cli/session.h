@@ -15,7 +15,8 @@ struct build_arguments {
     bool joins; /* of a process that a launcher started: its ranks are processes (session_open) */
     bool portable, verify_passes, strip_weights, strict_qdq, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
-    const char *ranks, *sharding;
+    const char *ranks, *sharding, *objective;
+    double memory; /* GB */
     struct option_list shard_of;
 };
 #define BUILD_ARGUMENTS_DEFAULT \
@@ -104,25 +105,26 @@ struct build_arguments {
     }
 
 /* The same, of engines for several ranks. */
-#define RANK_OPTION_ROWS(b)                                                                                          \
-    {"ranks",                                                                                                        \
-     0,                                                                                                              \
-     OPTION_TEXT,                                                                                                    \
-     "N[,N...]",                                                                                                     \
-     "divides the network among N processes or GPUs that compute a\nrun together; a plan for each of several N",     \
-     &(b).ranks},                                                                                                    \
-        {"gpus", 0, OPTION_TEXT, "N[,N...]", "the same", &(b).ranks},                                                \
-        {"sharding",                                                                                                 \
-         0,                                                                                                          \
-         OPTION_TEXT,                                                                                                \
-         "HOW",                                                                                                      \
-         "auto (the default: what is estimated to be fastest), none,\nbatch, tensor or mixed",                       \
-         &(b).sharding},                                                                                             \
-    {                                                                                                                \
-        "shard", 0, OPTION_LIST, "PATTERN=HOW",                                                                      \
-            "how nodes whose name or operator fits are divided: auto, whole,\ndivided, batch, columns, rows, axis0 " \
-            "...; repeatable, the last one counts",                                                                  \
-            &(b).shard_of                                                                                            \
+#define RANK_OPTION_ROWS(b)                                                                                           \
+    {"ranks",                                                                                                         \
+     0,                                                                                                               \
+     OPTION_TEXT,                                                                                                     \
+     "N[,N...]",                                                                                                      \
+     "divides the network among N processes or GPUs that compute a\nrun together; a plan for each of several N",      \
+     &(b).ranks},                                                                                                     \
+        {"gpus", 0, OPTION_TEXT, "N[,N...]", "the same", &(b).ranks},                                                 \
+        {"sharding",                                                                                                  \
+         0,                                                                                                           \
+         OPTION_TEXT,                                                                                                 \
+         "HOW",                                                                                                       \
+         "auto (the default: what is estimated to be fastest), none,\nbatch, tensor or mixed",                        \
+         &(b).sharding},                                                                                              \
+        {"objective", 0, OPTION_TEXT, "WHAT", "latency of a run (the default), or throughput", &(b).objective},       \
+        {"memory", 0, OPTION_NUMBER, "GB", "what a rank may need, by an estimate at the usual sizes", &(b).memory}, { \
+        "shard", 0, OPTION_LIST, "PATTERN=HOW",                                                                       \
+            "how nodes whose name or operator fits are divided: auto, whole,\ndivided, batch, columns, rows, axis0 "  \
+            "...; repeatable, the last one counts",                                                                   \
+            &(b).shard_of                                                                                             \
     }
 
 /* Where and how an engine runs; shared by run, bench and verify. */

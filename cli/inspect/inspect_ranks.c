@@ -7,21 +7,40 @@ static double number(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
 }
 
+/* Milliseconds, or samples per second where these are the objective; and what memory is needed if it is more than may be. */
+static void print_estimate(const json_t *sharding, const json_t *strategy, FILE *to) {
+    const double limit = number(sharding, "memory");
+    const double needed = number(strategy, "weights_bytes") + number(strategy, "values_bytes");
+    if (strcmp(json_text(sharding, "objective"), "throughput") == 0)
+        fprintf(to, " %.1f", number(strategy, "samples_per_s"));
+    else
+        fprintf(to, " %.3f", number(strategy, "us") / 1e3);
+    if (limit > 0 && needed > limit) fprintf(to, " needs %.3f MB", needed / 1e6);
+}
+
 /* "tensor, 1.234 ms estimated, by NVLink (none 2.345, batch 2.346); 1.345 ms by its kernels" */
 static void print_strategy(const json_t *sharding, FILE *to) {
     const json_t *considered = json_object_get(sharding, "considered");
     const char *chosen = json_text(sharding, "strategy");
-    bool first = true;
-    fprintf(to, "ranks       %lld: %s%s, %.3f ms estimated, by %s", (long long)json_number(sharding, "ranks"), chosen,
-            json_is_true(json_object_get(sharding, "forced")) ? " as asked for" : "", number(sharding, "us") / 1e3,
-            json_text(sharding, "link"));
+    bool is_first = true, throughput = strcmp(json_text(sharding, "objective"), "throughput") == 0;
+    fprintf(to, "ranks       %lld: %s%s,", (long long)json_number(sharding, "ranks"), chosen,
+            json_is_true(json_object_get(sharding, "forced")) ? " as asked for" : "");
+    for (size_t i = 0; i < json_array_size(considered); i++) {
+        const json_t *one = json_array_get(considered, i);
+        if (strcmp(json_text(one, "strategy"), chosen) != 0) continue;
+        print_estimate(sharding, one, to);
+        fprintf(to, "%s estimated, by %s", throughput ? " samples/s" : " ms", json_text(sharding, "link"));
+        if (number(sharding, "memory") > 0)
+            fprintf(to, ", %.3f MB a rank", (number(one, "weights_bytes") + number(one, "values_bytes")) / 1e6);
+    }
     for (size_t i = 0; i < json_array_size(considered); i++) {
         const json_t *one = json_array_get(considered, i);
         if (strcmp(json_text(one, "strategy"), chosen) == 0) continue;
-        fprintf(to, "%s%s %.3f", first ? " (" : ", ", json_text(one, "strategy"), number(one, "us") / 1e3);
-        first = false;
+        fprintf(to, "%s%s", is_first ? " (" : ", ", json_text(one, "strategy"));
+        print_estimate(sharding, one, to);
+        is_first = false;
     }
-    fprintf(to, "%s", first ? "" : ")");
+    fprintf(to, "%s", is_first ? "" : ")");
     double kernels = number(sharding, "kernels_us");
     if (kernels > 0) fprintf(to, "; %.3f ms by its kernels", (kernels + number(sharding, "links_us")) / 1e3);
     fputc('\n', to);

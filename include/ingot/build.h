@@ -265,12 +265,18 @@ struct ingot_build_options {
      * of a node counts. A build fails where a node cannot be divided so. */
     const char *const *shard_of;
     size_t n_shard_of;
+    /* What dividing is for: "latency" (or NULL), the time of a run; or "throughput", samples per second, where each rank may also
+     * compute samples of its own. */
+    const char *objective;
+    /* The bytes that a rank may need, by an estimate of its weights and of what it holds between nodes at the usual sizes. Plans that
+     * need more are not taken; if all do, the build fails and says what they need. 0: no limit. */
+    uint64_t memory;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL,   \
             false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0, NULL, \
-            0, false, NULL, 0, NULL, NULL, 0                                                                           \
+            0, false, NULL, 0, NULL, NULL, 0, NULL, 0                                                                  \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

@@ -78,53 +78,31 @@ static int read_callable(PyObject *object, const char *what, PyObject **out_call
 
 static int read_options(struct state *state, PyObject *args, PyObject *kwargs, struct build *build,
                         PyObject **out_path) {
-    static char *names[] = {"path",
-                            "target",
-                            "opt_level",
-                            "shapes",
-                            "passes",
-                            "cc",
-                            "jobs",
-                            "verify_passes",
-                            "progress",
-                            "nvrtc",
-                            "portable",
-                            "precision",
-                            "precision_of",
-                            "device",
-                            "tune",
-                            "timing_caches",
-                            "note",
-                            "tactics",
-                            "variants",
-                            "cache",
-                            "strip_weights",
-                            "adapters",
-                            "adapter_rank",
-                            "adapter_layers",
-                            "fuse_of",
-                            "io_types",
-                            "strict_qdq",
-                            "ranks",
-                            "sharding",
-                            "shard_of",
-                            NULL};
+    static char *names[] = {
+        "path",          "target",        "opt_level",      "shapes",   "passes",    "cc",           "jobs",
+        "verify_passes", "progress",      "nvrtc",          "portable", "precision", "precision_of", "device",
+        "tune",          "timing_caches", "note",           "tactics",  "variants",  "cache",        "strip_weights",
+        "adapters",      "adapter_rank",  "adapter_layers", "fuse_of",  "io_types",  "strict_qdq",   "ranks",
+        "sharding",      "shard_of",      "objective",      "memory",   NULL};
     struct ingot_build_options *o = &build->options;
     PyObject *shapes = Py_None, *passes = Py_None, *cc = Py_None, *progress = Py_None, *nvrtc = Py_None,
              *precision_of = Py_None, *timing = Py_None, *note = Py_None, *cache = Py_None, *layers = Py_None,
              *fuse_of = Py_None, *io_types = Py_None, *ranks = Py_None, *shard_of = Py_None;
     int verify = 0, portable = 0, strip = 0, strict = 0;
+    unsigned long long memory = 0;
     *out_path = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpOzO:build", names, out_path, &o->target, &o->opt_level, &shapes,
-            &passes, &cc, &o->jobs, &verify, &progress, &nvrtc, &portable, &o->precision, &precision_of, &o->device,
-            &o->tune_seconds, &timing, &note, &o->tactics, &o->variants, &cache, &strip, &o->adapters, &o->adapter_rank,
-            &layers, &fuse_of, &io_types, &strict, &ranks, &o->sharding, &shard_of))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$ziOOOIpOOpzOidOOzIOpIIOOOpOzOzK:build", names, out_path,
+                                     &o->target, &o->opt_level, &shapes, &passes, &cc, &o->jobs, &verify, &progress,
+                                     &nvrtc, &portable, &o->precision, &precision_of, &o->device, &o->tune_seconds,
+                                     &timing, &note, &o->tactics, &o->variants, &cache, &strip, &o->adapters,
+                                     &o->adapter_rank, &layers, &fuse_of, &io_types, &strict, &ranks, &o->sharding,
+                                     &shard_of, &o->objective, &memory))
         return -1;
     o->verify_passes = verify;
     o->portable = portable;
     o->strip_weights = strip;
     o->strict_qdq = strict;
+    o->memory = memory;
     if (cache != Py_None && Py_TYPE(cache) != state->cache_type)
         return PyErr_Format(PyExc_TypeError, "cache is %R, expected an ingot.Cache", cache), -1;
     if (cache != Py_None) o->cache = ((struct cache *)cache)->cache;

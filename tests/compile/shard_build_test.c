@@ -43,6 +43,7 @@ struct built {
     struct ingot_build_options options;
     struct ig_engine_memory bytes;
     struct ig_engine_file file;
+    char decided[16]; /* the strategy */
 };
 
 static void compile(struct ig_job *job, void *argument) {
@@ -165,20 +166,23 @@ static void test_same_bytes(void **state) {
 struct mistake {
     unsigned ranks[2];
     size_t n_ranks;
-    const char *sharding, *message, *shard;
+    const char *sharding, *message, *shard, *objective;
+    uint64_t memory;
 };
 
 static void test_options(void **state) {
     static const struct mistake mistakes[] = {
-        {{0}, 1, NULL, "an engine for 0 ranks: from 1 to 64 can be", NULL},
-        {{65}, 1, NULL, "an engine for 65 ranks", NULL},
-        {{2, 2}, 2, NULL, "the numbers of ranks must ascend: 2 comes after 2", NULL},
-        {{2}, 1, "columns", "unknown sharding 'columns'", NULL},
-        {{2}, 0, NULL, "shard '*=whole': say for how many ranks the engine is", "*=whole"},
-        {{2}, 1, NULL, "shard '*=left': expected PATTERN=HOW, where HOW is auto, whole,", "*=left"},
-        {{2}, 1, NULL, "shard '=whole': expected PATTERN=HOW", "=whole"},
-        {{2}, 1, NULL, "shard 'x=axis8': expected PATTERN=HOW", "x=axis8"},
-        {{2}, 1, NULL, "shard 'x=rows': the model has no such node", "x=rows"},
+        {{0}, 1, NULL, "an engine for 0 ranks: from 1 to 64 can be", NULL, NULL, 0},
+        {{65}, 1, NULL, "an engine for 65 ranks", NULL, NULL, 0},
+        {{2, 2}, 2, NULL, "the numbers of ranks must ascend: 2 comes after 2", NULL, NULL, 0},
+        {{2}, 1, "columns", "unknown sharding 'columns'", NULL, NULL, 0},
+        {{2}, 0, NULL, "shard '*=whole': say for how many ranks the engine is", "*=whole", NULL, 0},
+        {{2}, 1, NULL, "shard '*=left': expected PATTERN=HOW, where HOW is auto, whole,", "*=left", NULL, 0},
+        {{2}, 1, NULL, "shard '=whole': expected PATTERN=HOW", "=whole", NULL, 0},
+        {{2}, 1, NULL, "shard 'x=axis8': expected PATTERN=HOW", "x=axis8", NULL, 0},
+        {{2}, 1, NULL, "shard 'x=rows': the model has no such node", "x=rows", NULL, 0},
+        {{2}, 1, NULL, "unknown objective 'best': expected latency or throughput", NULL, "best", 0},
+        {{2}, 0, NULL, "a limit of memory: say for how many ranks the engine is", NULL, NULL, 1000},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         struct built b = {.options = INGOT_BUILD_OPTIONS_INIT, .bytes = {.allocator = &ig_libc_allocator}};
@@ -187,6 +191,8 @@ static void test_options(void **state) {
         b.options.ranks = mistakes[i].ranks;
         b.options.n_ranks = mistakes[i].n_ranks;
         b.options.sharding = mistakes[i].sharding;
+        b.options.objective = mistakes[i].objective;
+        b.options.memory = mistakes[i].memory;
         b.options.shard_of = &mistakes[i].shard;
         b.options.n_shard_of = mistakes[i].shard != NULL;
         ig_job_init(&job, &ig_libc_allocator);
@@ -195,6 +201,63 @@ static void test_options(void **state) {
         if (!strstr(error.message, mistakes[i].message)) fail_msg("%s", error.message);
         ig_engine_memory_release(&b.bytes);
     }
+}
+
+/* ---- Memory, throughput ------------------------------------------------------------------------------------------- */
+
+/* The network for one sample. */
+static struct ig_graph *parse_single(struct ig_job *job) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    for (const char *at = strchr(network, '\n') + 1; *at;) {
+        bool is_batch = strncmp(at, "batch", 5) == 0;
+        ig_text_add_n(&text, is_batch ? "1" : at, 1);
+        at += is_batch ? 5 : 1;
+    }
+    return ig_graph_parse(job, ig_dims_create(job), text.at, text.length);
+}
+
+/* The strategy for two ranks that may need so many bytes: its name, or the message. */
+static void decide(struct ig_job *job, void *argument) {
+    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    struct built *b = argument;
+    struct ig_sharding sharding;
+    ig_sharding_make(ig_rewrite(parse_single(job), NULL, NULL, NULL), &target, &b->options, 2, &sharding);
+    const struct ig_strategy *chosen = &sharding.considered[sharding.chosen];
+    if (b->options.memory) assert_true(chosen->memory.weights + chosen->memory.values <= (double)b->options.memory);
+    snprintf(b->decided, sizeof b->decided, "%s", chosen->name);
+}
+
+static void expect_decision(uint64_t memory, const char *objective, const char *sharding, const char *expected) {
+    struct built b = {.options = INGOT_BUILD_OPTIONS_INIT};
+    struct ig_job job;
+    struct ingot_error error;
+    b.options.memory = memory;
+    b.options.objective = objective;
+    b.options.sharding = sharding;
+    ig_job_init(&job, &ig_libc_allocator);
+    const char *found = ig_job_run(&job, decide, &b, &error) ? error.message : b.decided;
+    assert_string_equal(found, expected);
+    ig_job_deinit(&job);
+}
+
+/* The weights are 64 x 254 and 254 x 64 floats and four more, 130064 bytes; at tanh, there are its operand, its result and the
+ * input. */
+static void test_memory(void **state) {
+    const uint64_t whole = 130064 + (254 + 254 + 64) * 4;
+    expect_decision(0, NULL, NULL, "none");
+    expect_decision(whole, NULL, NULL, "none");
+    expect_decision(whole - 1, NULL, NULL, "tensor");
+    expect_decision(whole, "throughput", NULL, "replicas");
+    expect_decision(whole - 1, "throughput", NULL, "tensor");
+    expect_decision(whole, "throughput", "none", "none");
+    expect_decision(whole - 1, NULL, "none",
+                    "no plan for 2 ranks fits 0.132 MB of memory each: 'none' needs 0.132 MB, of which weights are "
+                    "0.130 MB");
+    expect_decision(
+        1000, NULL, NULL,
+        "no plan for 2 ranks fits 0.001 MB of memory each: 'tensor', the smallest, needs 0.066 MB, of which "
+        "weights are 0.065 MB");
 }
 
 static void compile_collective(struct ig_job *job, void *argument) {
@@ -278,9 +341,10 @@ static void test_dropped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_shared_weights),
-        cmocka_unit_test(test_options), cmocka_unit_test(test_collective_of_a_model),
-        cmocka_unit_test(test_dropped), cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_ranks),      cmocka_unit_test(test_shared_weights),
+        cmocka_unit_test(test_options),    cmocka_unit_test(test_collective_of_a_model),
+        cmocka_unit_test(test_dropped),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,8 @@ static void add_options(struct ig_hash_stream *s, const struct ingot_build_optio
     for (size_t i = 0; i < o->n_ranks; i++)
         add_number(s, o->ranks[i]);
     add_text(s, o->sharding);
+    add_text(s, o->objective);
+    add_number(s, o->memory);
     add_number(s, o->n_shard_of);
     for (size_t i = 0; i < o->n_shard_of; i++)
         add_text(s, o->shard_of[i]);

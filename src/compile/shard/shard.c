@@ -4,26 +4,30 @@
 #include <math.h>
 #include <string.h>
 
-#include "compile/explain.h"
 #include "compile/shard/costs.h"
-#include "kernel/sizes.h"
 #include "pass/pass.h"
 #include "pass/shard/own.h"
 
 static const struct {
     const char *name;
     unsigned seeds;
-} strategies[IG_STRATEGIES] = {
+} strategies[] = {
     {"none", 0}, {"batch", IG_SEED_BATCH}, {"tensor", IG_SEED_TENSOR}, {"mixed", IG_SEED_BATCH | IG_SEED_TENSOR}};
+
+enum { SEARCHED = sizeof strategies / sizeof *strategies };
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 /* The number of the strategy that the options ask for; -1: whatever is fastest. */
 static int forced(const struct ingot_build_options *o) {
-    for (int i = 0; o->sharding && i < IG_STRATEGIES; i++) {
+    for (int i = 0; o->sharding && i < SEARCHED; i++) {
         if (strcmp(o->sharding, strategies[i].name) == 0) return i;
     }
     return -1;
+}
+
+static bool for_throughput(const struct ingot_build_options *o) {
+    return o->objective && strcmp(o->objective, "throughput") == 0;
 }
 
 void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *o) {
@@ -31,6 +35,10 @@ void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *o) 
     if (!known)
         ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown sharding '%s': expected auto, none, batch, tensor or mixed",
                  o->sharding);
+    if (o->objective && strcmp(o->objective, "latency") != 0 && !for_throughput(o))
+        ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown objective '%s': expected latency or throughput", o->objective);
+    if (o->memory > 0 && o->n_ranks == 0)
+        ig_raise(job, INGOT_INVALID_ARGUMENT, "a limit of memory: say for how many ranks the engine is");
     if (o->n_shard_of > 0 && o->n_ranks == 0)
         ig_raise(job, INGOT_INVALID_ARGUMENT, "shard '%s': say for how many ranks the engine is", o->shard_of[0]);
     for (size_t i = 0; i < o->n_ranks; i++) {
@@ -60,14 +68,54 @@ static bool is_narrow(const struct ingot_build_options *o) {
 /* What another strategy must gain: less is within the estimates' errors, and exchanging costs more than time. */
 #define IG_WORTH 0.97
 
-/* The one that is asked for, or the fastest, the simplest of several. */
-static void choose(struct ig_sharding *s, const struct ingot_build_options *o) {
+static bool fits(const struct ig_sharding *s, const struct ig_strategy *c) {
+    return s->memory == 0 || c->memory.weights + c->memory.values <= s->memory;
+}
+
+static double rate_of(const struct ig_sharding *s, const struct ig_strategy *c) {
+    return c->result.time > 0 ? s->samples * 1e6 / c->result.time : 0;
+}
+
+/* Microseconds that a sample takes, or a run. */
+static double score(const struct ig_sharding *s, const struct ig_strategy *c) {
+    if (s->throughput) return c->rate > 0 ? 1e6 / c->rate : 0;
+    return c->result.time;
+}
+
+/* The one that is asked for, or the fastest that fits, the simplest of several; false: none fits. */
+static bool choose(struct ig_sharding *s, const struct ingot_build_options *o) {
     const int asked = forced(o);
+    bool found = false;
     s->is_forced = asked >= 0 && asked < s->n_considered; /* of one rank, there is nothing to divide */
+    s->chosen = s->is_forced ? asked : 0;
     for (int i = 0; i < s->n_considered; i++) {
-        bool is_better = s->considered[i].result.time < IG_WORTH * s->considered[s->chosen].result.time;
-        if (s->is_forced ? i == asked : is_better) s->chosen = i;
+        const struct ig_strategy *c = &s->considered[i];
+        if ((s->is_forced && i != asked) || !fits(s, c)) continue;
+        if (found && score(s, c) >= IG_WORTH * score(s, &s->considered[s->chosen])) continue;
+        s->chosen = i;
+        found = true;
     }
+    return found;
+}
+
+static _Noreturn void refuse(const struct ig_sharding *s) {
+    const struct ig_strategy *least = &s->considered[s->is_forced ? s->chosen : 0];
+    for (int i = 0; i < s->n_considered && !s->is_forced; i++) {
+        const struct ig_strategy *c = &s->considered[i];
+        if (c->memory.weights + c->memory.values < least->memory.weights + least->memory.values) least = c;
+    }
+    ig_raise(s->graph->job, INGOT_INVALID_ARGUMENT,
+             "no plan for %d rank%s fits %.3f MB of memory each: '%s'%s needs %.3f MB, of which weights are %.3f MB",
+             s->ranks, s->ranks > 1 ? "s" : "", s->memory / 1e6, least->name, s->is_forced ? "" : ", the smallest,",
+             (least->memory.weights + least->memory.values) / 1e6, least->memory.weights / 1e6);
+}
+
+const char *ig_sharding_why(const struct ig_sharding *s, int considered) {
+    const struct ig_strategy *c = &s->considered[considered], *chosen = &s->considered[s->chosen];
+    if (!fits(s, c)) return "needs too much memory";
+    if (considered == s->chosen) return s->is_forced ? "asked for" : "chosen";
+    if (s->is_forced) return "another was asked for";
+    return score(s, c) < score(s, chosen) ? "hardly faster" : "not faster";
 }
 
 /*
@@ -114,6 +162,12 @@ static void search_forced(struct ig_graph *graph, int ranks, struct ig_shard_see
     ig_shard_price(graph, seeds, real, out);
 }
 
+/* The samples of a run: the usual size of the first input's first axis. */
+static double samples_of(struct ig_graph *g, const struct ig_shard_costs *costs) {
+    const struct ig_type *type = g->inputs.count > 0 ? ig_type_of(g, g->inputs.at[0].value) : NULL;
+    return type && type->rank > 0 ? fmax(1, (double)costs->size(costs->user, type->dim[0])) : 1;
+}
+
 /* A network with collectives of its own: each rank runs it as it is. */
 static void adopt(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
     if (forced(o) > 0 || o->n_shard_of > 0)
@@ -124,31 +178,63 @@ static void adopt(struct ig_sharding *s, const struct ig_target *target, const s
         s->graphs[r] = ig_shard_adopt(s->graph, s->ranks, r);
     s->graph = s->graphs[0];
     const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
-    s->considered[s->n_considered++].name = "own";
-    ig_shard_search(s->graph, s->ranks, (struct ig_shard_seeds){0, NULL}, &costs, &s->considered[0].result);
+    struct ig_strategy *own = &s->considered[s->n_considered++];
+    own->name = "own";
+    ig_shard_search(s->graph, s->ranks, (struct ig_shard_seeds){0, NULL}, &costs, &own->result);
+    own->memory = ig_shard_memory_of(s->graph, &own->result.plan, is_narrow(o));
+    s->samples = samples_of(s->graph, &costs);
+    own->rate = rate_of(s, own);
+    if (!choose(s, o)) refuse(s);
+}
+
+/* Finds what a strategy takes, and what it needs. */
+static void consider(struct ig_sharding *s, int strategy, bool is_forced, const struct ig_shard_costs *costs,
+                     bool narrow) {
+    const bool asked = s->ranks > 1 && s->asks.count > 0;
+    const struct ig_shard_seeds seeds = {strategies[strategy].seeds, asked ? &s->asks : NULL};
+    struct ig_strategy *c = &s->considered[strategy];
+    c->name = strategy == 0 && asked ? "patterns" : strategies[strategy].name;
+    if (is_forced)
+        search_forced(s->graph, s->ranks, seeds, costs, &c->result);
+    else
+        ig_shard_search(s->graph, s->ranks, seeds, costs, &c->result);
+    c->memory = ig_shard_memory_of(s->graph, &c->result.plan, narrow);
+    c->rate = rate_of(s, c);
+}
+
+/* Every rank has the whole network and samples of its own. */
+static void consider_replicas(struct ig_sharding *s) {
+    if (!s->throughput || s->ranks == 1 || s->asks.count > 0) return;
+    struct ig_strategy *c = &s->considered[s->n_considered++];
+    *c = s->considered[0];
+    c->name = "replicas";
+    c->rate *= s->ranks;
 }
 
 static void divide(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
-    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
-    const bool asked = s->ranks > 1 && s->asks.count > 0;
-    for (int i = 0; i < IG_STRATEGIES; i++) {
-        if (i > 0 && s->ranks == 1) break;
-        struct ig_strategy *strategy = &s->considered[s->n_considered++];
-        const struct ig_shard_seeds seeds = {strategies[i].seeds, asked ? &s->asks : NULL};
-        strategy->name = i == 0 && asked ? "patterns" : strategies[i].name;
-        if (forced(o) == i)
-            search_forced(s->graph, s->ranks, seeds, &costs, &strategy->result);
-        else
-            ig_shard_search(s->graph, s->ranks, seeds, &costs, &strategy->result);
-    }
-    choose(s, o);
+    const bool narrow = is_narrow(o);
+    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, narrow);
+    const int count = s->ranks == 1 ? 1 : SEARCHED;
+    s->samples = samples_of(s->graph, &costs);
+    s->n_considered = count;
+    for (int i = 0; i < count; i++)
+        consider(s, i, forced(o) == i, &costs, narrow);
+    consider_replicas(s);
+    bool found = choose(s, o);
+    for (int i = 1; i < count && !found; i++) /* divide what need not be, to need less */
+        consider(s, i, true, &costs, narrow);
+    if (!found && !choose(s, o)) refuse(s);
     for (int r = 0; r < s->ranks; r++)
         s->graphs[r] = ig_shard_split(s->graph, &s->considered[s->chosen].result.plan, r);
 }
 
 void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *o,
                       int ranks, struct ig_sharding *out) {
-    *out = (struct ig_sharding){.ranks = ranks, .link = ig_link_of(target), .graph = graph};
+    *out = (struct ig_sharding){.ranks = ranks,
+                                .link = ig_link_of(target),
+                                .graph = graph,
+                                .throughput = for_throughput(o),
+                                .memory = (double)o->memory};
     out->graphs = IG_NEW_ARRAY(graph->job, struct ig_graph *, (size_t)ranks);
     ig_shard_asks_parse(graph->job, o->shard_of, o->n_shard_of, &out->asks);
     ig_shard_asks_bind(&out->asks, graph);
@@ -163,91 +249,4 @@ void ig_sharding_verify(const struct ig_sharding *s) {
     uint32_t count = ig_shard_check(s->graphs, s->ranks);
     if (count != s->collectives)
         ig_raise(s->graph->job, INGOT_INTERNAL, "passes have left %u of %u collectives", count, s->collectives);
-}
-
-/* ---- The explanation --------------------------------------------------------------------------------------------- */
-
-static void put_considered(struct ig_text *t, const struct ig_sharding *s) {
-    ig_text_add(t, "\"considered\": [");
-    for (int i = 0; i < s->n_considered; i++) {
-        const struct ig_strategy *c = &s->considered[i];
-        ig_text_printf(t, "%s{\"strategy\": \"%s\", \"us\": %.1f, \"computing_us\": %.1f, \"divided\": %u}",
-                       i ? ", " : "", c->name, c->result.time, c->result.computing, c->result.divided);
-    }
-    ig_text_add(t, "], ");
-}
-
-static double bytes_at(struct ig_graph *g, ig_value v, const struct ig_sizes *at) {
-    const struct ig_type *type = ig_type_of(g, v);
-    return (double)ig_sizes_guess(at, ig_type_elements(g->dims, type)) * (double)ingot_dtype_size(type->dtype);
-}
-
-/* The collectives of a run, by kind: how many, the bytes of the values that they are of, and what they take in all. */
-static void put_collectives(struct ig_text *t, const struct ig_sharding *s) {
-    struct ig_graph *g = s->graphs[0];
-    struct ig_sizes at;
-    bool first = true;
-    double time = 0;
-    ig_sizes_usual(g->dims, g->job, &at);
-    ig_text_add(t, "\"collectives\": [");
-    for (int op = 0; op < IG_OP_COUNT; op++) {
-        uint32_t count = 0;
-        double bytes = 0;
-        for (ig_node_id id = 0; id < g->nodes.count; id++) {
-            const struct ig_node *n = &g->nodes.at[id];
-            if ((int)n->op != op || !ig_op_is_collective(n->op)) continue;
-            count++;
-            double whole = fmax(bytes_at(g, n->in[0], &at), bytes_at(g, n->out, &at));
-            bytes += whole;
-            time += ig_link_time(s->link, n->op, whole, s->ranks);
-        }
-        if (!count) continue;
-        ig_text_printf(t, "%s{\"op\": \"%s\", \"count\": %u, \"bytes\": %.0f}", first ? "" : ", ",
-                       ig_op_info((enum ig_op)op)->name, count, bytes);
-        first = false;
-    }
-    ig_text_printf(t, "], \"links_us\": %.1f, ", time);
-    if (s->kernels > 0) ig_text_printf(t, "\"kernels_us\": %.1f, ", s->kernels);
-}
-
-/* What was asked of nodes, and of how many. */
-static void put_asks(struct ig_text *t, const struct ig_sharding *s) {
-    ig_text_add(t, "\"asked\": [");
-    for (size_t i = 0; i < s->asks.count; i++) {
-        ig_text_add(t, i ? ", {\"shard\": " : "{\"shard\": ");
-        ig_explain_string(t, s->asks.list[i].text);
-        ig_text_printf(t, ", \"nodes\": %u}", s->asks.list[i].nodes);
-    }
-    ig_text_add(t, "], ");
-}
-
-/* How products and convolutions are divided: "whole, axis 1 by (12) x 64 -> axis 2 by (12) x 64". */
-static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
-    const struct ig_shard_plan *plan = &s->considered[s->chosen].result.plan;
-    struct ig_graph *g = s->graph;
-    bool first = true;
-    ig_text_add(t, "\"divided\": [");
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        const struct ig_node *n = &g->nodes.at[id];
-        const struct ig_division *d = plan->divisions[id];
-        if (!d || ig_op_info(n->op)->family != IG_FAMILY_CONTRACT) continue;
-        ig_text_add(t, first ? "\n      {" : ",\n      {");
-        first = false;
-        ig_text_add(t, "\"node\": ");
-        ig_explain_string(t, n->origin ? n->origin : ig_op_info(n->op)->name);
-        ig_text_printf(t, ", \"how\": \"%s, %s -> %s\"}", ig_layout_text(g->job, g->dims, &d->in[0]),
-                       ig_layout_text(g->job, g->dims, &d->in[1]), ig_layout_text(g->job, g->dims, &d->out[0]));
-    }
-    ig_text_add(t, "]");
-}
-
-void ig_sharding_explain(const struct ig_sharding *s, struct ig_text *t) {
-    const struct ig_strategy *chosen = &s->considered[s->chosen];
-    ig_text_printf(t, "{\"ranks\": %d, \"strategy\": \"%s\", \"forced\": %s, \"link\": \"%s\", \"us\": %.1f, ",
-                   s->ranks, chosen->name, s->is_forced ? "true" : "false", s->link->name, chosen->result.time);
-    put_considered(t, s);
-    put_collectives(t, s);
-    if (s->asks.count > 0) put_asks(t, s);
-    put_divisions(t, s);
-    ig_text_add(t, "}");
 }

@@ -6,15 +6,19 @@
 
 #include "compile/plan_build.h"
 #include "compile/shard/links.h"
+#include "compile/shard/memory.h"
 #include "pass/shard/search.h"
 
-enum { IG_STRATEGIES = 4 };
+enum { IG_STRATEGIES = 5 };
 
 /* A way to divide the whole network, as considered. Times are in microseconds, at the usual sizes. */
 struct ig_strategy {
     const char *name; /* "none", "batch", "tensor", "mixed"; "own": the model has collectives, and is not divided;
+                         "replicas": each rank has samples of its own;
                          "patterns": only what is asked for, which the others do too */
     struct ig_shard_result result;
+    struct ig_shard_memory memory;
+    double rate; /* samples per second, of all ranks */
 };
 
 /* What was decided for a number of ranks. */
@@ -23,7 +27,10 @@ struct ig_sharding {
     const struct ig_link *link;
     struct ig_strategy considered[IG_STRATEGIES];
     int n_considered, chosen;
-    bool is_forced; /* by the options */
+    bool is_forced;  /* by the options */
+    bool throughput; /* is the objective, instead of the time of a run */
+    double memory;   /* bytes that a rank may need; 0: as many as there are */
+    double samples;  /* of a run */
     struct ig_shard_asks asks;
     struct ig_graph *graph;   /* what was divided */
     struct ig_graph **graphs; /* by rank */
@@ -44,6 +51,9 @@ void ig_sharding_check_alone(const struct ig_graph *graph);
 /* Plans and divides the graph, which has no dead nodes. One that has collectives of its own is each rank's already. */
 void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *options,
                       int ranks, struct ig_sharding *out_sharding);
+
+/* Why that strategy was chosen, or not: "hardly faster". */
+const char *ig_sharding_why(const struct ig_sharding *sharding, int considered);
 
 /* Appends the decision as JSON (docs/engine.md). */
 void ig_sharding_explain(const struct ig_sharding *sharding, struct ig_text *text);
