@@ -2,10 +2,11 @@
  * What tools/gpu-check-ranks starts: runs an engine again and again on random inputs, always the same, as one of several
  * processes (INGOT_RANK, INGOT_RANKS, INGOT_RENDEZVOUS) or in threads, and prints a digest of the results of each run.
  *
- *     rank_program ENGINE processes|THREADS RUNS SECONDS [again]
+ *     rank_program ENGINE processes|THREADS RUNS SECONDS [again|mixed]
  *
  * RUNS 0: until something fails, and only the first digest. SECONDS: the group's time limit. again: after a failure it
- * leaves the group, joins a new one and runs once. Rank r takes GPU r if the engine is for GPUs.
+ * leaves the group, joins a new one and runs once. mixed: every run has one of some random sizes, must give what the first run of
+ * these sizes gave, and there is one digest of all. Rank r takes GPU r if the engine is for GPUs.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -13,14 +14,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/sizes.h"
 #include "cli.h"
+#include "random.h"
 #include "session.h"
+
+enum { MIXED = 24, TOLD_EVERY = 10000 };
 
 struct order {
     const char *engine;
     unsigned threads; /* 0: processes */
     long runs;
     double seconds;
+    bool mixed;
 };
 
 /* Rows of 8 bytes, then what is left. */
@@ -75,17 +81,51 @@ static enum ingot_status run(struct session *session, uint64_t *out_digest, stru
     return INGOT_OK;
 }
 
+static enum ingot_status run_alike(const struct order *order, struct session *session, struct ingot_tensor *inputs,
+                                   struct ingot_error *error) {
+    CLI_TRY(inputs_bind(session, inputs, error));
+    for (long i = 0; order->runs == 0 || i < order->runs; i++) {
+        uint64_t digest;
+        CLI_TRY(run(session, &digest, error));
+        if (i == 0 || order->runs > 0) printf("run %016llx\n", (unsigned long long)digest);
+    }
+    return INGOT_OK;
+}
+
+/* In the same random order on all ranks. */
+static enum ingot_status run_mixed(const struct order *order, struct session *session, struct sizes *sizes,
+                                   struct ingot_error *error) {
+    uint64_t state = 1, all = 0, digest, first[MIXED] = {0};
+    struct ingot_tensor *inputs = sizes->largest;
+    for (long i = 0; order->runs == 0 || i < order->runs; i++) {
+        size_t which = random_next(&state) % MIXED;
+        for (size_t k = 0; k < sizes->n_inputs; k++)
+            memcpy(inputs[k].dims, sizes->shapes[which * sizes->n_inputs + k].dims, sizeof inputs[k].dims);
+        CLI_TRY(inputs_bind(session, inputs, error));
+        CLI_TRY(run(session, &digest, error));
+        if (first[which] && first[which] != digest)
+            return cli_error(error, INGOT_INTERNAL, "run %ld has other bits than the first of these sizes", i);
+        first[which] = digest;
+        all = digest_of(all, &digest, sizeof digest);
+        if ((i + 1) % TOLD_EVERY == 0) printf("done %ld\n", i + 1);
+    }
+    printf("run %016llx\n", (unsigned long long)all);
+    return INGOT_OK;
+}
+
 static enum ingot_status run_all(const struct order *order, struct session *session, struct ingot_error *error) {
+    const struct context_arguments arguments = {.device = session_is_gpu(session) ? session->rank : 0};
     struct option_list none = {0};
+    const struct stream stream = {&none, &arguments, .seed = 1, .data_seed = 1};
     struct tensor_list given = {0};
+    struct sizes sizes = {0};
     struct ingot_tensor *inputs;
     CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &none, &none, 1, &given, &inputs, error));
-    enum ingot_status status = inputs_bind(session, inputs, error);
-    for (long i = 0; status == INGOT_OK && (order->runs == 0 || i < order->runs); i++) {
-        uint64_t digest;
-        status = run(session, &digest, error);
-        if (status == INGOT_OK && (i == 0 || order->runs > 0)) printf("run %016llx\n", (unsigned long long)digest);
-    }
+    enum ingot_status status =
+        order->mixed ? sizes_init_stream(&sizes, session, inputs, &stream, &given, error) : INGOT_OK;
+    if (status == INGOT_OK)
+        status = order->mixed ? run_mixed(order, session, &sizes, error) : run_alike(order, session, inputs, error);
+    if (order->mixed) sizes_deinit(&sizes);
     free(inputs);
     tensor_list_free(&given);
     return status;
@@ -104,13 +144,14 @@ static enum ingot_status attend(const struct order *order) {
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 5) {
-        fputs("usage: rank_program ENGINE processes|THREADS RUNS SECONDS [again]\n", stderr);
+        fputs("usage: rank_program ENGINE processes|THREADS RUNS SECONDS [again|mixed]\n", stderr);
         return 2;
     }
+    const char *how = argc > 5 ? argv[5] : "";
     struct order order = {argv[1], (unsigned)strtoul(argv[2], NULL, 10), strtol(argv[3], NULL, 10),
-                          strtod(argv[4], NULL)};
+                          strtod(argv[4], NULL), strcmp(how, "mixed") == 0};
     enum ingot_status status = attend(&order);
-    if (status != INGOT_OK && argc > 5) {
+    if (status != INGOT_OK && strcmp(how, "again") == 0) {
         order.runs = 1;
         status = attend(&order);
     }
