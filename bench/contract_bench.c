@@ -4,6 +4,10 @@
  * instructions multiply more at once.
  *
  *     contract_bench [--target cpu:LEVEL] [--type f32|u8|i8|bf16] [--threads N] [--cc PATH] [--only SUBSTRING] [--source]
+ *                    [--most N]
+ *
+ * Weights of i8 are normal numbers, of which the largest of many thousands is N (127). Without VNNI their sizes decide how they
+ * are multiplied (codegen/c/gemm_quads.c).
  *
  * Layers of bytes, u8 or i8 by i8, end in scales for each channel and a quantisation to the same type; those of bf16, in
  * a cast to it.
@@ -84,6 +88,7 @@ struct settings {
     const char *only, *level;
     enum ingot_dtype type; /* of the operands; with i8 weights for bytes */
     bool source;
+    int most;    /* the largest weight of i8 */
     double peak; /* GFLOP/s of all threads */
 };
 
@@ -269,6 +274,20 @@ static double fastest(struct ig_job *job, const struct settings *s, const struct
     return best;
 }
 
+/* Sums of four numbers, nearly normal, as bytes. */
+static void make_bytes(const struct settings *s, int8_t *bytes, int64_t count) {
+    uint32_t state = 1;
+    for (int64_t i = 0; i < count; i++) {
+        float sum = -2;
+        for (int j = 0; j < 4; j++) {
+            state = state * 1664525u + 1013904223u;
+            sum += (float)(state >> 9) / (1 << 23);
+        }
+        float scaled = sum * (float)s->most / 1.8f;
+        bytes[i] = (int8_t)(scaled > (float)s->most ? s->most : scaled < (float)-s->most ? -s->most : scaled);
+    }
+}
+
 static int64_t number(const struct ig_graph *g, ig_dim d) {
     int64_t value = 0;
     ig_dim_is_const(g->dims, d, &value);
@@ -292,6 +311,7 @@ static void bench_layer(struct ig_job *job, const struct settings *s, const stru
             literal |= kernel->literals.at[j] == v;
         int64_t count = number(g, ig_type_elements(g->dims, ig_type_of(g, v)));
         if (!literal) buffers[n++] = numbers(job, count);
+        if (ig_info(g, v)->is_const && ig_type_of(g, v)->dtype == INGOT_I8) make_bytes(s, buffers[n - 1], count);
         if (i == region.inputs.count) flops *= (double)count;
     }
     flops *= (double)(l->kernel * (is_paired(l) ? 4 : l->kernel) * l->in / l->groups);
@@ -369,7 +389,7 @@ static void find_compiler(struct ig_job *job, void *argument) {
 }
 
 int main(int argc, char **argv) {
-    struct settings s = {.level = "cpu", .type = INGOT_F32};
+    struct settings s = {.level = "cpu", .type = INGOT_F32, .most = 127};
     unsigned threads = 1;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -383,6 +403,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--threads")) threads = (unsigned)atoi(value);
         if (!strcmp(argv[i], "--cc")) s.cc = value;
         if (!strcmp(argv[i], "--only")) s.only = value;
+        if (!strcmp(argv[i], "--most")) s.most = atoi(value);
         i++;
     }
     struct ig_job job;

@@ -57,8 +57,8 @@ static inline int ig_target_nr(const struct ig_target *target) {
 static inline int ig_target_together(const struct ig_target *target, enum ingot_dtype a, enum ingot_dtype b) {
     if (target->isa == IG_ISA_AMX && a == INGOT_BF16 && b == INGOT_BF16) return 2;
     if (ig_target_is_cuda(target) || (a != INGOT_U8 && a != INGOT_I8) || b != INGOT_I8) return 1;
-    if (!target->vnni) return 2;
-    return a == INGOT_U8 ? 4 : 1;
+    if (a == INGOT_U8) return 4;
+    return target->vnni ? 1 : 2;
 }
 
 /* The most shared memory for one block, in bytes; a multiprocessor has a kilobyte more, and each block takes one for

@@ -18,8 +18,17 @@ enum ig_micro_kind {
      * a multiple of these, and b[p*NR + j] is element (p/together*NR + j)*together + p%together. With `segments`, k elements are read at a, then
      * at a + jump, and so on, while b is read contiguously. With `group`, row r lies at r/group*group_stride +
      * r%group*lda. With `rate`, that many bytes at `next` are prefetched per step of k, since they are needed soon.
+     *
+     * If it is `listed`, `first` is followed by what IG_MICRO_LIST has made of b.
      */
     IG_MICRO_GEMM,
+    /*
+     * void NAME(const i8 *b, long k, unsigned short *list)
+     *
+     * Lists the quads of a panel, four steps of k by NR columns, whose sums of two products by u8 fit 16 bits whatever these are:
+     * list[0] is their number, from list[1] on are they, and behind them the others, each as its number in the panel.
+     */
+    IG_MICRO_LIST,
     /*
      * void NAME(const H *from, long ld, T *to, long k, long columns)
      *
@@ -93,8 +102,9 @@ struct ig_micro {
     const char *name;
     enum ingot_dtype dtype;      /* T: f32, f64, i32, i64 and unsigned */
     enum ingot_dtype half;       /* H: f16 or bf16, converted on load, if T is f32; NONE: same as T */
-    int together;                /* GEMM: 4 if A is u8, H i8 and T i32, with VNNI; 2 if A and H are bf16 and T f32,
+    int together;                /* GEMM: 4 if A is u8, H i8 and T i32; 2 if A and H are bf16 and T f32,
                                     with AVX512-BF16, or if A is i16, H i8 and T i32; else 0 */
+    bool listed;                 /* GEMM of u8 without VNNI: see above */
     int tile_groups;             /* GEMM with AMX: `rows` from 16 to 32 are done by tiles, which take so many times
                                     `together` steps of the depth at once; k is a multiple of these. Else 0 */
     uint64_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`

@@ -10,7 +10,8 @@
  * On AMX, blocks of 16 rows and more are done by tiles (gemm_tiles.c), fewer as follows.
  *
  * Bytes are multiplied by VNNI's vpdpbusd: a lane of the sums gains four products, of four neighbouring bytes of a row of A
- * (which are broadcast) and of a column of B (which lie together there). On AMX, pairs of bf16 are multiplied by vdpbf16ps
+ * (which are broadcast) and of a column of B (which lie together there). Without VNNI there are other ways (gemm_quads.c). On
+ * AMX, pairs of bf16 are multiplied by vdpbf16ps
  * likewise, which is no faster than products of f32, but reads half of the bytes. The text is inline assembly, since compilers
  * differ in the names of their builtins.
  */
@@ -44,9 +45,14 @@ static int k_unroll(int rows, int vectors) {
     return chains >= 8 ? 1 : chains >= 4 ? 2 : 4;
 }
 
-/* Bytes without VNNI: A was widened to 16 bits before, B is as it is read, and pairs of products are exact in 32 bits. */
+/* Signed bytes without VNNI: A was widened to 16 bits before, B is as it is read, and pairs of products are exact in 32 bits. */
 static bool is_widened(const struct ig_micro *m) {
     return m->together == 2 && m->dtype == INGOT_I32;
+}
+
+/* Unsigned bytes without VNNI. */
+static bool is_of_quads(const struct ig_micro *m, const struct ig_target *target) {
+    return m->together == 4 && !target->vnni;
 }
 
 /* Steps of the depth that one instruction takes. */
@@ -141,14 +147,17 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
 
 /* One variant of the micro-kernel: rows x vectors. It is never inlined: constants of the caller, such as those of an
  * epilogue's GELU, would take registers away from its sums, which fill them. */
-static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
-    int unroll = k_unroll(rows, vectors);
+static void print_gemm(const struct ig_micro *m, const struct ig_target *target, int rows, int vectors,
+                       struct ig_text *text) {
+    bool quads = is_of_quads(m, target);
+    int lanes = ig_micro_lanes(target, m->dtype), unroll = quads ? 1 : k_unroll(rows, vectors);
     const char *a = m->together ? "a" : "e", *b = m->together ? "b" : ig_c_micro_element(m);
     ig_text_printf(text,
                    "static __attribute__((noinline)) void %s_%dx%d(const %s_%s *restrict a, long lda,\n"
                    "    const %s_%s *restrict b,\n"
-                   "    %s_e *restrict c, long k, long first%s) {\n",
-                   m->name, rows, vectors, m->name, a, m->name, b, m->name, m->rate ? ", const char *next" : "");
+                   "    %s_e *restrict c, long k, long first%s%s) {\n",
+                   m->name, rows, vectors, m->name, a, m->name, b, m->name,
+                   m->listed ? ", const unsigned short *list" : "", m->rate ? ", const char *next" : "");
     for (int u = 0; u < unroll; u++) {
         for (int r = 0; r < rows; r++) {
             ig_text_printf(text, "    %s_v ", m->name);
@@ -163,7 +172,9 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
         for (int r = 0; r < rows; r += 3)
             ig_text_printf(text, "    const %s_%s *a%d = a + %d * lda;\n", m->name, a, r, r);
     }
-    if (m->segments > 1) {
+    if (quads) {
+        ig_c_micro_quads_walk(m, rows, vectors, lanes, text);
+    } else if (m->segments > 1) {
         ig_text_printf(text, "    for (long s = 0; s < %lld; s++) {\n", (long long)m->segments);
         print_walk(m, rows, vectors, lanes, unroll, text);
         ig_text_printf(text, "    a += %lld - k;\n    }\n", (long long)m->jump);
@@ -177,15 +188,15 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
 static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_printf(text,
                    "static inline void %s(long rows, long vectors, const void *a, long lda, const void *b, void *c,\n"
-                   "    long k, long first%s) {\n",
-                   m->name, m->rate ? ", const void *next" : "");
+                   "    long k, long first%s%s) {\n",
+                   m->name, m->listed ? ", const void *list" : "", m->rate ? ", const void *next" : "");
     if (m->tile_groups) ig_c_micro_tiles_dispatch(m, text);
     ig_text_add(text, "    switch (rows * 8 + vectors) {\n");
     for (int r = 1; r < rows_of_vectors(m); r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1)
-                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first%s); break;\n", r * 8 + v, m->name, r,
-                               v, m->rate ? ", next" : "");
+                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first%s%s); break;\n", r * 8 + v, m->name, r,
+                               v, m->listed ? ", list" : "", m->rate ? ", next" : "");
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
@@ -221,15 +232,16 @@ void ig_c_micro_dot(const struct ig_micro *m, const struct ig_target *target, bo
                    m->together == 2 ? "vdpbf16ps" : "vpdpbusd", in, in, in, memory ? "m" : "");
 }
 
-/* NAME_a, an element of A; NAME_four: the four bytes at `at` in each lane. */
+/* NAME_a, an element of A; NAME_four: the four bytes at `at` in each lane. It is an instruction, since gcc would compute parts
+ * of these in general registers. */
 static void print_four(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
-    const char *n = m->name;
+    const char *n = m->name, *in = target->vector_registers >= 32 ? "v" : "x";
     ig_text_printf(text,
                    "typedef unsigned %s %s_a __attribute__((may_alias));\n"
                    "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
-                   "typedef unsigned %s_i __attribute__((vector_size(%d)));\n"
-                   "INLINE %s_v %s_four(const %s_a *at) {\n    return (%s_v)(*(const %s_w *)at + (%s_i){0});\n}\n",
-                   m->together == 4 ? "char" : "short", n, n, n, target->vector_bytes, n, n, n, n, n, n);
+                   "INLINE %s_v %s_four(const %s_a *at) {\n    %s_v c;\n"
+                   "    __asm__(\"vpbroadcastd %%1, %%0\" : \"=%s\"(c) : \"m\"(*(const %s_w *)at));\n    return c;\n}\n",
+                   m->together == 4 ? "char" : "short", n, n, n, n, n, n, in, n);
 }
 
 /* NAME_widen: bytes of B in 16 bits each. NAME_dot: two products a lane. */
@@ -254,6 +266,8 @@ void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, s
     if (m->together) {
         if (is_widened(m))
             print_pairs(m, target, text);
+        else if (is_of_quads(m, target))
+            ig_c_micro_quads(m, target, text);
         else
             ig_c_micro_dot(m, target, false, text);
         print_four(m, target, text);
@@ -262,7 +276,7 @@ void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, s
     }
     for (int r = 1; r < rows_of_vectors(m); r++)
         for (int v = 1; v < 8; v++)
-            if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, r, v, lanes, text);
+            if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, target, r, v, text);
     if (m->tile_groups) ig_c_micro_tiles(m, text);
     print_dispatch(m, text);
 }

@@ -95,6 +95,7 @@ void ig_c_micro_interleave(const struct ig_micro *m, struct ig_text *text) {
 void ig_c_micro(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text) {
     switch (micro->kind) {
     case IG_MICRO_GEMM: ig_c_micro_gemm(micro, target, text); break;
+    case IG_MICRO_LIST: ig_c_micro_list(micro, target, text); break;
     case IG_MICRO_PACK: ig_c_micro_pack(micro, target, text); break;
     case IG_MICRO_INTERLEAVE: ig_c_micro_interleave(micro, text); break;
     case IG_MICRO_TOPK: ig_c_micro_topk(micro, target, text); break;

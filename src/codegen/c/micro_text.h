@@ -28,10 +28,14 @@ void ig_c_micro_depthwise_dots(const struct ig_micro *micro, const struct ig_tar
 /* Prints the type NAME_b, a byte, and NAME_dot(c, a, b), which adds products of four bytes to each lane of c; b may be in
  * memory if `memory`. */
 void ig_c_micro_dot(const struct ig_micro *micro, const struct ig_target *target, bool memory, struct ig_text *text);
+/* For products of u8 without VNNI: the functions that the text in a micro-kernel needs, and this text. */
+void ig_c_micro_quads(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+void ig_c_micro_quads_walk(const struct ig_micro *micro, int rows, int vectors, int lanes, struct ig_text *text);
 /* For AMX, if there are tile_groups: functions NAME_tiles_..., NAME_begin and NAME_end, and the text that calls the former
  * in NAME where there are rows enough. */
 void ig_c_micro_tiles(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_tiles_dispatch(const struct ig_micro *micro, struct ig_text *text);
+void ig_c_micro_list(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_narrow(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_widen(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 

@@ -116,6 +116,7 @@ void ig_cuda_micro(const struct ig_micro *micro, const struct ig_target *target,
     case IG_MICRO_DEPTHWISE: print_depthwise(micro, text); break;
     case IG_MICRO_DEPTHWISE_DOTS:
     case IG_MICRO_INTERLEAVE:
+    case IG_MICRO_LIST:
     case IG_MICRO_WIDEN:
     case IG_MICRO_NARROW: break; /* of schedules for CPUs alone */
     }

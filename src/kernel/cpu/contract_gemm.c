@@ -40,6 +40,7 @@ struct gemm {
     int64_t b_element; /* bytes per element of B in memory */
     ig_dim lda;
     int a_buffer, b_buffer, c_buffer;
+    int list_buffer; /* of quads (micro.h), or -1 */
     struct ig_contract_view a_view;
     /* Variables of the tile being emitted. */
     ig_x batch, chunk, group, panel;
@@ -94,13 +95,18 @@ static void choose_operands(struct gemm *s) {
     s->b_element = (int64_t)ingot_dtype_size(b->dtype);
 }
 
+/* Are products of u8 done without VNNI, for which quads of B may be listed? */
+static bool is_of_quads(const struct gemm *s) {
+    return s->c->together == 4 && !s->c->target->vnni;
+}
+
 /* Rows first if B stays in the second cache and there are enough blocks to share among threads. */
 static void choose_order(struct gemm *s) {
     struct ig_contract *c = s->c;
     int64_t depth = known(s, c->padded, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
     int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * s->b_element;
     bool many_rows = rows < 0 || rows >= 16 * s->p.mr || (b_bytes <= s->p.first && rows > s->p.mr);
-    s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows;
+    s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows || is_of_quads(s);
 }
 
 /* The cost of a tile per element of depth, in multiply-adds: computing, copying A and waiting for B. */
@@ -164,7 +170,7 @@ static bool choose_tiles(struct gemm *s) {
         struct tiling t = group_panels(s, blocks, panels, last = chunk);
         keep(tilings, &count, &t);
     }
-    if (s->columns_first && !s->copy_b) tilings[count++] = rows_first;
+    if (s->columns_first && !s->copy_b && !is_of_quads(s)) tilings[count++] = rows_first;
     s->c->choices = count;
     if (s->c->choice >= count) return false;
     s->columns_first = tilings[s->c->choice].columns_first;
@@ -246,6 +252,11 @@ static bool chunk_of_results(const struct gemm *s) {
     return s->columns_first && !one_step(s) && s->chunk_blocks > 1;
 }
 
+/* Are quads listed? A list serves all blocks of a chunk. */
+static bool lists(const struct gemm *s) {
+    return is_of_quads(s) && s->chunk_blocks > 1;
+}
+
 static void make_buffers(struct gemm *s) {
     struct ig_dims *dims = s->k->dims;
     ig_dim chunk_rows = constant(s, s->chunk_blocks * s->p.mr);
@@ -253,6 +264,7 @@ static void make_buffers(struct gemm *s) {
     if (s->copy_b)
         s->b_buffer = ig_contract_scratch(s->c, s->c->interleaves ? ig_contract_in(s->c, 1)->dtype : s->c->dtype,
                                           ig_dim_mul(dims, s->c->padded, constant(s, s->p.nr)), "panel");
+    s->list_buffer = lists(s) ? ig_contract_scratch(s->c, INGOT_U16, constant(s, s->step / 4 + 2), "quads") : -1;
     if (chunk_of_results(s)) {
         s->c_buffer =
             ig_contract_scratch(s->c, s->c->dtype, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
@@ -263,10 +275,11 @@ static void make_buffers(struct gemm *s) {
 
 /* ---- The micro-kernel -------------------------------------------------------------------------------------------- */
 
-/* While the blocks of a chunk pass over one step of a panel, each prefetches its share of the panel's next step.
+/* While the blocks of a chunk pass over one step of a panel, each prefetches its share of the panel's next step. Of quads,
+ * which are small, the processor fetches the next ones by itself, and prefetches would cost a tenth of the time.
  * Returns this share in bytes per element of depth. */
 static int64_t fetch_rate(const struct gemm *s) {
-    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || s->p.tile_groups) return 0;
+    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || s->p.tile_groups || is_of_quads(s)) return 0;
     int64_t rate = (s->p.nr * s->b_element + s->chunk_blocks - 1) / s->chunk_blocks;
     return (rate + 3) / 4 * 4;
 }
@@ -279,13 +292,16 @@ static void make_micro(struct gemm *s) {
     if (s->c->together > 1) {
         micro.together = s->c->together;
         micro.tile_groups = s->p.tile_groups;
+        micro.listed = lists(s);
     }
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels from memory are prefetched by the preceding blocks, or else two kilobytes ahead of their use. */
     micro.rate = fetch_rate(s);
-    if (s->columns_first && !s->copy_b && micro.rate == 0) micro.prefetch = 2048 / s->b_element;
+    if (s->columns_first && !s->copy_b && micro.rate == 0 && !micro.listed) micro.prefetch = 2048 / s->b_element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
+    struct ig_micro list = {.kind = IG_MICRO_LIST, .name = "list", .dtype = s->c->dtype, .nr = s->p.nr};
+    if (lists(s)) IG_PUSH(s->k->job, &s->c->kernel->micros, list);
 }
 
 /* First row and number of rows of a block. */
@@ -351,14 +367,31 @@ static ig_x reads_image(struct gemm *s, ig_x first, ig_x last, ig_x step) {
     return reads;
 }
 
+/* The depth of step `step`, which begins at depth_at. */
+static ig_x step_length(struct gemm *s, ig_x depth_at) {
+    ig_x left = ig_x_sub(s->k, dim(s, s->c->padded), depth_at);
+    return one_step(s) ? dim(s, s->c->padded) : ig_x_min(s->k, num(s, s->step), left);
+}
+
+static int b_buffer(const struct gemm *s) {
+    return s->copy_b ? s->b_buffer : s->c->lower.buffer_of[s->c->node.in[1]];
+}
+
+/* Lists the quads of step `step` of the current panel, if that is wanted. */
+static void list_quads(struct gemm *s, struct ig_stmt *body, ig_x step) {
+    if (!lists(s)) return;
+    ig_x depth_at = ig_x_mul(s->k, step, num(s, s->step));
+    struct ig_call_arg args[] = {
+        {b_buffer(s), b_position(s, depth_at)}, {-1, step_length(s, depth_at)}, {s->list_buffer, num(s, 0)}};
+    ig_s_call(s->k, body, "list", args, 3);
+}
+
 /* Multiplies the nth block of the chunk that begins with first_block by the current panel, over step `step` of the
  * depth. Copied rows begin with row `copied_from`; the sums go to `sums_at`. */
 static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, ig_x nth, ig_x step, ig_x copied_from,
                        ig_x sums_at) {
     struct ig_loops *k = s->k;
     ig_x block = ig_x_add(k, first_block, nth), depth_at = ig_x_mul(k, step, num(s, s->step));
-    ig_x left = ig_x_sub(k, dim(s, s->c->padded), depth_at);
-    ig_x length = one_step(s) ? dim(s, s->c->padded) : ig_x_min(k, num(s, s->step), left);
     ig_x first = ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0));
     if (has_far_taps(s)) { /* the first step sets the sums */
         ig_x start = block_start(s, block), last = ig_x_sub(k, ig_x_add(k, start, block_rows(s, block)), num(s, 1));
@@ -369,17 +402,18 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, i
     struct ig_contract_view view = s->copy_a ? (struct ig_contract_view){.buffer = s->a_buffer, .base = num(s, 0)}
                                              : ig_contract_view_a(s->c, s->batch);
     ig_x a = ig_x_add(k, ig_x_add(k, view.base, ig_x_mul(k, row, dim(s, s->lda))), depth_at);
-    int b_buffer = s->copy_b ? s->b_buffer : s->c->lower.buffer_of[s->c->node.in[1]];
-    struct ig_call_arg args[] = {{-1, block_rows(s, block)},
+    struct ig_call_arg args[10] = {{-1, block_rows(s, block)},
                                  {-1, ig_columns_vectors(s->c, &s->p, s->panel, s->copy_b)},
                                  {view.buffer, a},
                                  {-1, dim(s, s->lda)},
-                                 {b_buffer, b_position(s, depth_at)},
+                                 {b_buffer(s), b_position(s, depth_at)},
                                  {s->c_buffer, sums_at},
-                                 {-1, length},
-                                 {-1, first},
-                                 fetch_from(s, depth_at, nth)};
-    ig_s_call(k, body, "gemm", args, fetch_rate(s) ? 9 : 8);
+                                 {-1, step_length(s, depth_at)},
+                                 {-1, first}};
+    int count = 8;
+    if (lists(s)) args[count++] = (struct ig_call_arg){s->list_buffer, num(s, 0)};
+    if (fetch_rate(s)) args[count++] = fetch_from(s, depth_at, nth);
+    ig_s_call(k, body, "gemm", args, (uint32_t)count);
 }
 
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */
@@ -413,6 +447,7 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
     ig_x copied_from = s->copy_a ? start : zero;
     if (chunk_of_results(s)) {
         struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
+        list_quads(s, steps, step);
         struct ig_stmt *each = loop(s, steps, count, &nth);
         block = ig_x_add(k, first, nth);
         ig_x sums_at = ig_x_mul(k, ig_x_sub(k, block_start(s, block), start), num(s, s->p.nr));
@@ -420,6 +455,7 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
         ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, start, rows, s->c_buffer, zero);
         return;
     }
+    list_quads(s, body, zero); /* the only step, if there are several blocks */
     struct ig_stmt *each = loop(s, body, count, &nth);
     block = ig_x_add(k, first, nth);
     struct ig_stmt *steps = loop(s, each, dim(s, s->steps), &step);

@@ -7,8 +7,8 @@
  *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
  *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
  *             target's panel width. On CPUs, weights of i8 are packed likewise where the first operand is of bytes,
- *             with two steps of the depth together, or four with VNNI; there, one of i8 is raised by 128 to u8, and 128
- *             times the sums of the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
+ *             with four steps of the depth together; one of i8 is raised by 128 to u8 for that, and 128 times the sums of
+ *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. NR is 1 for
  *             bytes, which their tensor cores read along the depth only (not in groups), on GPUs with products of warp
@@ -266,10 +266,10 @@ static bool wants_unsigned(const struct ig_rewriter *rw, struct ig_graph *g, con
     int64_t dims[INGOT_MAX_RANK];
     if (ig_target_together(target, INGOT_U8, INGOT_I8) == 1) return false;
     if (ig_type_of(g, x)->dtype != INGOT_I8 || type->dtype != INGOT_I8 || !is_packable(g, w, dims)) return false;
-    if (n->op == IG_OP_matmul) return target->vnni && type->rank == 2;
+    if (n->op == IG_OP_matmul) return type->rank == 2;
     int64_t groups = ig_attr_int(g, n, IG_ATTR_groups);
     bool depthwise = groups > 1 && dims[0] == groups && dims[1] == 1;
-    return ig_attr_int(g, n, IG_ATTR_channels_last) && (depthwise ? type->rank == 4 : target->vnni);
+    return ig_attr_int(g, n, IG_ATTR_channels_last) && (!depthwise || type->rank == 4);
 }
 
 /* -128 times the sums of each column's weights. */
