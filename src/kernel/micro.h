@@ -52,7 +52,7 @@ enum ig_micro_kind {
     /*
      * void NAME(long columns, const u8 *x, const i8 *w, i32 *c, long channels)
      *
-     * The same of bytes, with VNNI: c[i][ch] = sum over r < kh, t < kw of
+     * The same of bytes: c[i][ch] = sum over r < kh, t < kw of
      * x[r*x_row + (t*dilation + i*x_column)*x_tap + ch] * w[(r/4*kw + t)*w_tap + ch*4 + r%4], of channels that are
      * whole vectors of sums. x can be read up to a multiple of 4 vectors, w holds zeros for rows from kh on.
      */

@@ -3,7 +3,7 @@
  * the window at once. For that, the bytes of four rows of a channel are brought together: a line of 64 (AVX2: 32) channels
  * of each row is loaded, its groups of four channels are put in the order in which two rounds of interleaving within
  * lanes of 16 bytes leave channels in their order, and the interleaved vectors serve every tap that reads this column.
- * Rows that the window lacks are zeros. The whole window is unrolled.
+ * Rows that the window lacks are zeros. The whole window is unrolled. Without VNNI it is done otherwise (depthwise_pairs.c).
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
@@ -115,10 +115,9 @@ static void print_columns(struct printer *p, int columns) {
     ig_text_add(p->text, "}\n");
 }
 
-void ig_c_micro_depthwise_dots(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+static void print_all_columns(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     struct printer p = {.m = m, .text = text, .lanes = ig_micro_lanes(target, m->dtype)};
     const char *in = target->vector_registers >= 32 ? "v" : "x";
-    ig_c_micro_types(m, target, text);
     ig_c_micro_dot(m, target, true, text);
     ig_text_printf(
         text,
@@ -128,6 +127,14 @@ void ig_c_micro_depthwise_dots(const struct ig_micro *m, const struct ig_target 
         m->name, in, in, in, m->name, in, in, in);
     for (int c = 1; c < 32; c++)
         if (m->rows >> c & 1) print_columns(&p, c);
+}
+
+void ig_c_micro_depthwise_dots(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    ig_c_micro_types(m, target, text);
+    if (target->vnni)
+        print_all_columns(m, target, text);
+    else
+        ig_c_micro_depthwise_pairs(m, target, text);
     ig_text_printf(text,
                    "static void %s(long columns, const void *x, const void *w, void *c, long channels) {\n"
                    "    switch (columns) {\n",

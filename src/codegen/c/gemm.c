@@ -200,31 +200,10 @@ static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
-/* Without VNNI: the even and the odd bytes are widened to 16 bits, the products of two of these fit 32. Nothing saturates,
- * as it would with vpmaddubsw. The parts that several products share are computed once. */
-static void print_widened(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
-    const char *n = m->name, *in = target->vector_registers >= 32 ? "v" : "x";
-    ig_text_printf(text,
-                   "typedef unsigned char %s_b __attribute__((may_alias));\n"
-                   "typedef short %s_s __attribute__((vector_size(%d)));\n"
-                   "typedef unsigned short %s_t __attribute__((vector_size(%d)));\n"
-                   "INLINE %s_v %s_pairs(%s_s a, %s_s b) {\n    %s_v c;\n"
-                   "    __asm__(\"vpmaddwd %%2, %%1, %%0\" : \"=%s\"(c) : \"%s\"(a), \"%s\"(b));\n    return c;\n}\n"
-                   "#define %s_dot(c, a, b) \\\n"
-                   "    c += %s_pairs((%s_s)((a) & 0x00ff00ffu), (%s_s)((%s_t)(b) << 8) >> 8) + \\\n"
-                   "         %s_pairs((%s_s)((%s_t)(a) >> 8), (%s_s)(b) >> 8)\n",
-                   n, n, target->vector_bytes, n, target->vector_bytes, n, n, n, n, n, in, in, in, n, n, n, n, n, n, n,
-                   n, n);
-}
-
 /* Assemblers take the unmarked instruction for AVX-512's. */
 void ig_c_micro_dot(const struct ig_micro *m, const struct ig_target *target, bool memory, struct ig_text *text) {
     bool wide = target->vector_registers >= 32;
     const char *in = wide ? "v" : "x", *mark = wide ? "" : "%{vex%} ";
-    if (!target->vnni && m->together != 2) {
-        print_widened(m, target, text);
-        return;
-    }
     ig_text_printf(text,
                    "typedef unsigned %s %s_b __attribute__((may_alias));\n"
                    "#define %s_dot(c, a, b) __asm__(\"%s%s %%2, %%1, %%0\" : \"+%s\"(c) : \"%s\"(a), \"%s%s\"(b))\n",

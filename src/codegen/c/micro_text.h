@@ -25,6 +25,8 @@ void ig_c_micro_topk(const struct ig_micro *micro, const struct ig_target *targe
 void ig_c_micro_blocks(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise_dots(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+/* Without VNNI: the functions for each number of columns. */
+void ig_c_micro_depthwise_pairs(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 /* Prints the type NAME_b, a byte, and NAME_dot(c, a, b), which adds products of four bytes to each lane of c; b may be in
  * memory if `memory`. */
 void ig_c_micro_dot(const struct ig_micro *micro, const struct ig_target *target, bool memory, struct ig_text *text);

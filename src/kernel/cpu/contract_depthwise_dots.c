@@ -1,6 +1,6 @@
 /*
- * Depthwise convolution of bytes, channels-last, with VNNI: as in contract_depthwise.c vectors run along the channels, and
- * the products of four lines of the window are summed at once (codegen/c/depthwise_dots.c).
+ * Depthwise convolution of bytes, channels-last: as in contract_depthwise.c vectors run along the channels, and the products
+ * of four lines of the window are summed at once (codegen/c/depthwise_dots.c), or of two without VNNI (depthwise_pairs.c).
  *
  * A tile is some lines of one image's output over a chunk of channels, of whole vectors. The lines of the input under it are
  * copied with the border around them, which costs little beside the rest: so all columns are alike.
@@ -56,6 +56,15 @@ static int64_t input_lines(const struct dots *s, int64_t lines) {
     return (lines - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
 }
 
+/* Columns of a block, of which a register holds a vector of sums each, or four with VNNI; evenly where there is a choice. */
+static int64_t block_columns(const struct dots *s) {
+    enum { PAIRS = 6 };
+    int64_t most = s->c->target->vector_registers >= 32 ? 4 : 2;
+    if (s->c->target->vnni) return s->out_width < most ? s->out_width : most;
+    int64_t blocks = (s->out_width + PAIRS - 1) / PAIRS;
+    return (s->out_width + blocks - 1) / blocks;
+}
+
 /* Chunks of up to four vectors of 16 channels, evenly; as many lines as leave room in the first cache, but enough to not
  * copy each line several times; blocks of as many columns as there are registers for. */
 static void choose_tiles(struct dots *s) {
@@ -70,8 +79,7 @@ static void choose_tiles(struct dots *s) {
     if (s->lines >= height) s->lines = height > 0 ? height : 1;
     int64_t blocks = (height + s->lines - 1) / s->lines;
     s->lines = blocks > 0 ? (height + blocks - 1) / blocks : 1;
-    int64_t most = s->c->target->vector_registers >= 32 ? 4 : 2;
-    s->columns = s->out_width < most ? s->out_width : most;
+    s->columns = block_columns(s);
 }
 
 static void make_micro(struct dots *s) {
