@@ -173,7 +173,7 @@ static void print_gemm(const struct ig_micro *m, const struct ig_target *target,
             ig_text_printf(text, "    const %s_%s *a%d = a + %d * lda;\n", m->name, a, r, r);
     }
     if (quads) {
-        ig_c_micro_quads_walk(m, rows, vectors, lanes, text);
+        ig_c_micro_quads_walk(m, target, rows, vectors, text);
     } else if (m->segments > 1) {
         ig_text_printf(text, "    for (long s = 0; s < %lld; s++) {\n", (long long)m->segments);
         print_walk(m, rows, vectors, lanes, unroll, text);
@@ -243,13 +243,13 @@ void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, s
     int lanes = ig_micro_lanes(target, m->dtype);
     ig_c_micro_types(m, target, text);
     if (m->together) {
+        print_four(m, target, text);
         if (is_widened(m))
             print_pairs(m, target, text);
         else if (is_of_quads(m, target))
             ig_c_micro_quads(m, target, text);
         else
             ig_c_micro_dot(m, target, false, text);
-        print_four(m, target, text);
     } else {
         ig_c_micro_half(m, lanes, "v", text);
     }

@@ -32,7 +32,8 @@ void ig_c_micro_depthwise_pairs(const struct ig_micro *micro, const struct ig_ta
 void ig_c_micro_dot(const struct ig_micro *micro, const struct ig_target *target, bool memory, struct ig_text *text);
 /* For products of u8 without VNNI: the functions that the text in a micro-kernel needs, and this text. */
 void ig_c_micro_quads(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
-void ig_c_micro_quads_walk(const struct ig_micro *micro, int rows, int vectors, int lanes, struct ig_text *text);
+void ig_c_micro_quads_walk(const struct ig_micro *micro, const struct ig_target *target, int rows, int vectors,
+                           struct ig_text *text);
 /* For AMX, if there are tile_groups: functions NAME_tiles_..., NAME_begin and NAME_end, and the text that calls the former
  * in NAME where there are rows enough. */
 void ig_c_micro_tiles(const struct ig_micro *micro, struct ig_text *text);
