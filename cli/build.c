@@ -40,6 +40,9 @@ static void print_report(const struct ingot_build_report *r) {
         fprintf(stderr, "kernels: %u from the cache, %u compiled, for %u of %u regions\n", r->kernels_cached,
                 r->kernels_compiled, r->regions_new, r->regions);
     }
+    if (r->quads_proved + r->quads_widened > 0)
+        fprintf(stderr, "weights of bytes: %llu blocks are proved to not saturate, %llu are widened\n",
+                (unsigned long long)r->quads_proved, (unsigned long long)r->quads_widened);
 }
 
 /* How the network is divided among ranks, if it is; what further kernels for some sizes cost, if there are any. */

@@ -167,9 +167,12 @@ struct ingot_build_report {
     unsigned regions_new;      /* those of which a kernel was compiled */
     bool structure_cached;     /* all but the weights was taken from the cache; then the counts are 0 */
     bool engine_cached;        /* the weights too */
+    /* Of weights that are multiplied as bytes on CPUs without VNNI: parts whose sums are proved to fit 16 bits, and those that
+     * are widened, which takes longer (docs/quantisation.md). Weights that are left for a refit are in neither. */
+    uint64_t quads_proved, quads_widened;
 };
 #define INGOT_BUILD_REPORT_INIT \
-    { sizeof(struct ingot_build_report), 0, 0, 0, 0, false, false }
+    { sizeof(struct ingot_build_report), 0, 0, 0, 0, false, false, 0, 0 }
 
 /* Restricts one dynamic dim, or the dims of one input, before building. `name` is a symbol ("batch") or an input's
  * name. `spec` is "4" or "1:8:64" (min:opt:max) for a symbol, and "1x3x224x224", possibly with ranges, for an input. */

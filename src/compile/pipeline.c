@@ -11,6 +11,7 @@
 #include "compile/objects.h"
 #include "compile/options.h"
 #include "compile/plan_build.h"
+#include "compile/quads.h"
 #include "compile/refit/adapters.h"
 #include "compile/refit/literals.h"
 #include "compile/refit/recipes.h"
@@ -43,6 +44,7 @@ struct build {
     struct ig_built_plan built;
     struct ig_explanation explanation;
     bool structure_cached, engine_cached;
+    struct ig_quads quads; /* of the weights that were written */
     bool counts; /* instead of compiling: see ig_compile_count */
 };
 
@@ -178,6 +180,7 @@ struct weight_source {
     struct build *build;
     struct ig_weight_reader *reader;
     uint32_t *place; /* by weight: its number among those that are written */
+    size_t *quad;    /* by weight: the bytes of a quad (quads.h), or 0 */
     uint32_t index;
     const void *data;
     size_t size;
@@ -186,6 +189,7 @@ struct weight_source {
 static void read_piece(struct ig_job *job, void *argument) {
     struct weight_source *s = argument;
     s->data = ig_weights_read(s->reader, s->place[s->index], &s->size);
+    if (s->quad[s->index]) ig_quads_count(s->data, s->size, s->quad[s->index], &s->build->quads);
 }
 
 /* Called by the writer, which must not be left by a raise: so a nested job call turns a raise into a status. */
@@ -206,9 +210,11 @@ static void open_weights(struct weight_source *s, const struct ig_engine_image *
     uint32_t count = b->built.weights.count, written = 0;
     struct ig_weight *weights = IG_NEW_ARRAY(b->job, struct ig_weight, count + 1);
     s->place = IG_NEW_ARRAY(b->job, uint32_t, count + 1);
+    s->quad = IG_NEW_ARRAY(b->job, size_t, count + 1);
     for (uint32_t i = 0; i < count; i++) {
         if (image->stripped && image->refit.weights[i].recipe_size) continue;
         s->place[i] = written;
+        s->quad[i] = ig_quad_size(&b->target.target, &b->built.weights.at[i]);
         weights[written++] = b->built.weights.at[i];
     }
     s->reader = ig_weights_open(b->job, weights, written, b->options->jobs);
@@ -369,6 +375,8 @@ static void write_report(const struct build *b, struct ingot_build_report *out_r
     struct ingot_build_report r = {.struct_size = out_report->struct_size,
                                    .structure_cached = b->structure_cached,
                                    .engine_cached = b->engine_cached};
+    r.quads_proved = b->quads.proved;
+    r.quads_widened = b->quads.widened;
     ig_objects_count(b->compiler.objects, &r.kernels_cached, &r.kernels_compiled);
     ig_kernel_set_count(&b->kernels, &r.regions, &r.regions_new);
     memcpy(out_report, &r, r.struct_size < sizeof r ? r.struct_size : sizeof r);
