@@ -223,20 +223,19 @@ static void print_four(const struct ig_micro *m, const struct ig_target *target,
                    m->together == 4 ? "char" : "short", n, n, n, n, n, n, in, n);
 }
 
-/* NAME_widen: bytes of B in 16 bits each. NAME_dot: two products a lane. */
+/* NAME_widen: bytes of B in 16 bits each, as an instruction: gcc widens the halves of a vector one by one. NAME_dot: two
+ * products a lane. */
 static void print_pairs(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     const char *n = m->name, *in = target->vector_registers >= 32 ? "v" : "x";
     ig_text_printf(text,
                    "typedef signed char %s_b __attribute__((may_alias));\n"
                    "typedef signed char %s_h __attribute__((vector_size(%d), aligned(1), may_alias));\n"
-                   "typedef short %s_s __attribute__((vector_size(%d)));\n"
-                   "INLINE %s_v %s_widen(const %s_b *at) {\n"
-                   "    return (%s_v)__builtin_convertvector(*(const %s_h *)at, %s_s);\n}\n"
+                   "INLINE %s_v %s_widen(const %s_b *at) {\n    %s_v c;\n"
+                   "    __asm__(\"vpmovsxbw %%1, %%0\" : \"=%s\"(c) : \"m\"(*(const %s_h *)at));\n    return c;\n}\n"
                    "INLINE %s_v %s_pairs(%s_v a, %s_v b) {\n    %s_v c;\n"
                    "    __asm__(\"vpmaddwd %%2, %%1, %%0\" : \"=%s\"(c) : \"%s\"(a), \"%s\"(b));\n    return c;\n}\n"
                    "#define %s_dot(c, a, b) c += %s_pairs(a, b)\n",
-                   n, n, target->vector_bytes / 2, n, target->vector_bytes, n, n, n, n, n, n, n, n, n, n, n, in, in, in,
-                   n, n);
+                   n, n, target->vector_bytes / 2, n, n, n, n, in, n, n, n, n, n, n, in, in, in, n, n);
 }
 
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
