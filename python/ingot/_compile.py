@@ -97,7 +97,7 @@ def compile(
     source: an ONNX file's path, its bytes, an onnx.ModelProto, an ingot.Model or an ingot.Network (which is finished by it).
     path: the engine's file; without it, the engine is in memory alone (Engine.save writes it).
     target: "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", either with "+vnni", "cpu:amx", "cuda" (this
-        machine's GPU, whose number is the option `device`), "cuda:sm_90a" and so on.
+        machine's GPU, whose number is the option `device`; calls with tensors in host memory run there, too), "cuda:sm_90a" and so on.
     precision: "fp32" (the default), "tf32", "fp16" or "bf16": what products read and what is stored (docs/precision.md).
     precision_of, fuse_of, shard_of (how nodes are divided among ranks): {PATTERN of nodes' names or operators: value}, or a list of
         "PATTERN=value".

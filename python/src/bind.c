@@ -204,15 +204,14 @@ PyObject *session_run_bound(PyObject *object, PyObject *unused) {
         rc = session_launch(self, &demand);
     }
     if (!rc && self->has_outputs && !demand.on_gpu) rc = check_sizes(self);
-    struct run *run = NULL;
-    if (!rc && !self->has_outputs) {
-        run = run_new(self, demand.stream, state->ndarray ? STYLE_NUMPY : STYLE_INGOT, NULL);
+    const bool gives = !rc && !self->has_outputs;
+    struct results results;
+    if (gives) {
         for (size_t i = 0; i < self->engine->n_inputs; i++)
             self->objects[i] = self->inputs[i].owner;
-        rc = run && !run_note_updates(self, run, self->objects) ? 0 : -1;
+        rc = results_take(self, demand.stream, state->ndarray ? STYLE_NUMPY : STYLE_INGOT, NULL, self->objects,
+                          &results);
     }
     guard_leave(&self->guard);
-    PyObject *outputs = rc ? NULL : run ? run_outputs(state, run) : Py_NewRef(Py_None);
-    Py_XDECREF((PyObject *)run);
-    return outputs;
+    return rc ? NULL : gives ? results_give(state, &results) : Py_NewRef(Py_None);
 }

@@ -173,7 +173,9 @@ static PyObject *build_engine(struct state *state, struct model *model, struct b
     const struct ingot_build_options *o = &build->options;
     unsigned ranks = o->n_ranks ? o->ranks[o->n_ranks - 1] : 0;
     engine = engine_new(state, file ? path : NULL, data, size, INGOT_VERIFY_NO_WEIGHTS, ranks);
-    if (engine) ((struct engine *)engine)->report = report(&build->report);
+    if (!engine) return NULL;
+    ((struct engine *)engine)->report = report(&build->report);
+    if (((struct engine *)engine)->is_cuda) atomic_store(&((struct engine *)engine)->gpu, o->device);
     return engine;
 }
 

@@ -33,16 +33,27 @@ struct dl_type dlpack_type(enum ingot_dtype dtype) {
     return types[dtype];
 }
 
-static struct dl_tensor describe(struct tensor *self) {
-    bool on_gpu = self->value.memory == INGOT_CUDA;
-    return (struct dl_tensor){
-        .data = ingot_tensor_elements(&self->value) ? self->value.data : NULL,
-        .device = {on_gpu ? DL_CUDA : DL_CPU, on_gpu ? self->device : 0},
-        .ndim = self->value.rank,
-        .dtype = dlpack_type(self->value.dtype),
-        .shape = self->dims,
-        .strides = self->steps,
+void dlpack_describe(const struct ingot_tensor *value, int device, int64_t *dims, int64_t *steps,
+                     struct dl_tensor *out_tensor) {
+    bool on_gpu = value->memory == INGOT_CUDA;
+    int64_t step = 1;
+    for (int i = value->rank; i-- > 0;) {
+        dims[i] = value->dims[i];
+        steps[i] = step;
+        step *= value->dims[i];
+    }
+    *out_tensor = (struct dl_tensor){
+        .data = step ? value->data : NULL,
+        .device = {on_gpu ? DL_CUDA : DL_CPU, on_gpu ? device : 0},
+        .ndim = value->rank,
+        .dtype = dlpack_type(value->dtype),
+        .shape = dims,
+        .strides = steps,
     };
+}
+
+static void describe(struct tensor *self, struct dl_tensor *out_tensor) {
+    dlpack_describe(&self->value, self->device, self->dims, self->steps, out_tensor);
 }
 
 /* Deleters may be called from any thread, with or without the GIL. */
@@ -64,14 +75,14 @@ static void delete_old(struct dl_managed *managed) {
     drop(owner);
 }
 
-struct dl_managed_versioned *tensor_export(struct tensor *self) {
+static struct dl_managed_versioned *export(struct tensor *self) {
     struct dl_managed_versioned *managed = calloc(1, sizeof *managed);
     if (!managed) return (void *)PyErr_NoMemory();
     managed->version = (struct dl_version){DL_MAJOR, DL_MINOR};
     managed->context = Py_NewRef((PyObject *)self);
     managed->deleter = delete_versioned;
     managed->flags = self->is_read_only ? DL_READ_ONLY : 0;
-    managed->tensor = describe(self);
+    describe(self, &managed->tensor);
     return managed;
 }
 
@@ -85,7 +96,7 @@ static void delete_capsule(PyObject *capsule) {
 }
 
 static PyObject *versioned_capsule(struct tensor *self, bool is_copied) {
-    struct dl_managed_versioned *managed = tensor_export(self);
+    struct dl_managed_versioned *managed = export(self);
     if (!managed) return NULL;
     if (is_copied) managed->flags |= DL_IS_COPIED;
     PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", delete_capsule);
@@ -102,7 +113,7 @@ static PyObject *old_capsule(struct tensor *self) {
     if (!managed) return PyErr_NoMemory();
     managed->context = Py_NewRef((PyObject *)self);
     managed->deleter = delete_old;
-    managed->tensor = describe(self);
+    describe(self, &managed->tensor);
     PyObject *capsule = PyCapsule_New(managed, "dltensor", delete_capsule);
     if (!capsule) delete_old(managed);
     return capsule;
@@ -140,7 +151,9 @@ static int check_device(struct tensor *self, PyObject *device) {
         return -1;
     }
     if (!PyArg_ParseTuple(device, "ii", &type, &id)) return -1;
-    struct dl_device own = describe(self).device;
+    struct dl_tensor shown;
+    describe(self, &shown);
+    struct dl_device own = shown.device;
     if (type == own.type && id == own.id) return 0;
     PyErr_Format(PyExc_BufferError, "the tensor is on device (%d, %d) and is not copied to (%d, %d)", (int)own.type,
                  (int)own.id, type, id);
@@ -173,6 +186,7 @@ PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *kwargs) {
 }
 
 PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused) {
-    struct dl_device device = describe((struct tensor *)self).device;
-    return Py_BuildValue("(ii)", (int)device.type, (int)device.id);
+    struct dl_tensor shown;
+    describe((struct tensor *)self, &shown);
+    return Py_BuildValue("(ii)", (int)shown.device.type, (int)shown.device.id);
 }

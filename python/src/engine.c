@@ -3,6 +3,8 @@
 
 #include "refit.h"
 
+static PyObject *engine_call(PyObject *object, PyObject *const *args, size_t n_args, PyObject *names);
+
 /* ---- Making */
 
 static int describe_ports(struct engine *self) {
@@ -37,6 +39,7 @@ PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t siz
         if (data) python_allocator.release(NULL, data, size);
         return NULL;
     }
+    self->call = engine_call;
     self->data = data;
     self->size = size;
     self->ranks = ranks;
@@ -117,32 +120,62 @@ static PyObject *engine_session(PyObject *self, PyObject *args, PyObject *kwargs
     return session_new(self, kwargs);
 }
 
-static PyObject *take_session(struct engine *self) {
+/* Into a place that is empty; false: there is none. */
+static bool shelve(struct engine *self, PyObject *session) {
     for (size_t i = 0; i < ARRAY_LENGTH(self->idle); i++) {
-        PyObject *session = atomic_exchange(&self->idle[i], NULL);
-        if (!session) continue;
-        session_unpark(session);
-        return session;
+        PyObject *none = NULL;
+        if (atomic_compare_exchange_strong(&self->idle[i], &none, session)) return true;
     }
-    return session_new((PyObject *)self, NULL);
+    return false;
 }
 
 static void give_session(struct engine *self, PyObject *session) {
     session_park(session); /* the caller of the engine holds it */
-    for (size_t i = 0; i < ARRAY_LENGTH(self->idle); i++) {
-        PyObject *none = NULL;
-        if (atomic_compare_exchange_strong(&self->idle[i], &none, session)) return;
-    }
+    if (shelve(self, session)) return;
     session_unpark(session);
     Py_DECREF(session);
 }
 
-static PyObject *engine_call(PyObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *session = take_session((struct engine *)self);
+static PyObject *take_session(struct engine *self, int gpu) {
+    for (size_t i = 0; i < ARRAY_LENGTH(self->idle); i++) {
+        PyObject *session = atomic_exchange(&self->idle[i], NULL);
+        if (!session) continue;
+        session_unpark(session);
+        if (session_gpu(session) == gpu) return session;
+        give_session(self, session);
+    }
+    PyObject *options = gpu ? Py_BuildValue("{s:i}", "device", gpu) : NULL;
+    PyObject *session = gpu && !options ? NULL : session_new((PyObject *)self, options);
+    Py_XDECREF(options);
+    return session;
+}
+
+/* `*out_gpu`: where the inputs are, if the session had to refuse them for that; else -1. */
+static PyObject *call_on(struct engine *self, int gpu, PyObject *const *args, size_t n_args, PyObject *names,
+                         int *out_gpu) {
+    PyObject *session = take_session(self, gpu);
+    *out_gpu = -1;
     if (!session) return NULL;
-    PyObject *outputs = PyObject_Call(session, args, kwargs);
-    give_session((struct engine *)self, session);
+    PyObject *outputs = session_call(session, args, n_args, names);
+    if (!outputs) *out_gpu = session_misplaced(session);
+    give_session(self, session);
     return outputs;
+}
+
+/* On the GPU of the call before, at first that of the build or of borrowed weights; if the inputs are on another one, there. */
+static PyObject *engine_call(PyObject *object, PyObject *const *args, size_t n_args, PyObject *names) {
+    struct engine *self = (struct engine *)object;
+    int gpu = atomic_load_explicit(&self->gpu, memory_order_relaxed), other, none;
+    PyObject *outputs = call_on(self, gpu, args, n_args, names, &other);
+    if (outputs || other < 0) return outputs;
+    PyErr_Clear();
+    outputs = call_on(self, other, args, n_args, names, &none);
+    if (outputs) atomic_store_explicit(&self->gpu, other, memory_order_relaxed);
+    return outputs;
+}
+
+static PyObject *engine_tp_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return call_by_tuple(engine_call, self, args, kwargs);
 }
 
 /* ---- Attributes */
@@ -351,12 +384,18 @@ static PyGetSetDef engine_getset[] = {
     {0},
 };
 
+static PyMemberDef engine_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct engine, call), READONLY, NULL},
+    {0},
+};
+
 static PyType_Slot engine_slots[] = {
     {Py_tp_doc, "A compiled network, ready to run (ingot.load, ingot.compile). Call it with the inputs, as an "
                 "ingot.Session, from\n"
-                "any thread: it keeps sessions for that."},
+                "any thread: it keeps sessions for that, on the GPU where the inputs are."},
     {Py_tp_dealloc, engine_dealloc},
-    {Py_tp_call, engine_call},
+    {Py_tp_call, engine_tp_call},
+    {Py_tp_members, engine_members},
     {Py_tp_repr, engine_repr},
     {Py_tp_methods, engine_methods},
     {Py_tp_getset, engine_getset},
@@ -364,7 +403,8 @@ static PyType_Slot engine_slots[] = {
 };
 
 static PyType_Spec engine_spec = {"ingot.Engine", sizeof(struct engine), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, engine_slots};
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | HAVE_VECTORCALL,
+                                  engine_slots};
 
 int add_engine(PyObject *module, struct state *state) {
     state->engine_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &engine_spec, NULL);

@@ -170,7 +170,7 @@ struct tensor {
     void *memory;    /* PyMem */
     bool is_read_only;
     Py_ssize_t shape[INGOT_MAX_RANK], strides[INGOT_MAX_RANK]; /* for buffers; strides in bytes */
-    int64_t dims[INGOT_MAX_RANK], steps[INGOT_MAX_RANK];       /* for DLPack; steps in elements */
+    int64_t dims[INGOT_MAX_RANK], steps[INGOT_MAX_RANK];       /* for DLPack, once asked for; steps in elements */
 };
 int add_tensor(PyObject *module, struct state *state);
 /* A tensor over memory that `owner` keeps alive. */
@@ -189,8 +189,10 @@ int as_tensor_order(struct state *state, PyObject *owner, int64_t stream);
 PyObject *from_address(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused);
-struct dl_managed_versioned *tensor_export(struct tensor *tensor);
 struct dl_type dlpack_type(enum ingot_dtype dtype);
+/* Of a dense tensor, whose sizes go to `dims` and `steps`, which must exist as long as `*out_tensor`. */
+void dlpack_describe(const struct ingot_tensor *value, int device, int64_t *dims, int64_t *steps,
+                     struct dl_tensor *out_tensor);
 
 /* ---- The rest, by file ------------------------------------------------------------------------------------------------- */
 
@@ -203,14 +205,23 @@ static inline void guard_leave(struct guard *guard) {
     atomic_flag_clear_explicit(&guard->busy, memory_order_release);
 }
 
+/* A call of an object with its arguments in a row, by CPython's vectorcall protocol. */
+typedef PyObject *(*vectorcall)(PyObject *callable, PyObject *const *args, size_t n_args, PyObject *names);
+/* Py_TPFLAGS_HAVE_VECTORCALL, which the limited API names from 3.12 on; types of 3.11 have it too. */
+#define HAVE_VECTORCALL (1UL << 11)
+/* tp_call by that; PyVectorcall_Call is in the limited API from 3.12 on. */
+PyObject *call_by_tuple(vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
+
 struct engine {
-    PyObject_HEAD struct ingot_engine *engine;
+    PyObject_HEAD vectorcall call;
+    struct ingot_engine *engine;
     void *data; /* that it was loaded from; by python_allocator. NULL: a file */
     size_t size;
     unsigned ranks;               /* that its runs are divided among */
     PyObject *path;               /* of the file; or NULL */
     PyObject *report;             /* of the build; or NULL */
     _Atomic(PyObject *) idle[16]; /* sessions for calls of the engine itself; these do not count as its users */
+    atomic_int gpu;               /* that the next of those calls is tried on */
     struct ingot_tensor_info *inputs, *outputs;
     size_t n_inputs, n_outputs;
     size_t *updates;          /* of each output: the input in whose memory it is stored; SIZE_MAX: none */
@@ -241,6 +252,10 @@ int add_run(PyObject *module, struct state *state);
 int add_session(PyObject *module, struct state *state);
 /* A session of `engine` by keywords, which may be NULL. */
 PyObject *session_new(PyObject *engine, PyObject *kwargs);
+PyObject *session_call(PyObject *session, PyObject *const *args, size_t n_args, PyObject *names);
+int session_gpu(const PyObject *session);
+/* The GPU that an input of the last call is on, if the session, on another one, had to refuse it; else -1. */
+int session_misplaced(const PyObject *session);
 /* A session that the engine itself holds must not hold the engine: parked, it has no reference. */
 void session_park(PyObject *session);
 void session_unpark(PyObject *session);

@@ -76,6 +76,8 @@ PyObject *engine_refit(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (!read_rest(state, &refit, tensors, only, progress, partial, ignore_unknown)) {
         result = run(state, &refit, (struct engine *)self, NULL, NULL);
         if (result) ((struct engine *)self)->is_refitted = true;
+        if (result && borrow && refit.weights.has_device)
+            atomic_store(&((struct engine *)self)->gpu, refit.weights.device);
     }
     refit_free(&refit);
     return result;

@@ -7,8 +7,6 @@
 
 #include "session.h"
 
-/* Py_TPFLAGS_HAVE_VECTORCALL, which the limited API names from 3.12 on; types of 3.11 have it too. */
-#define HAVE_VECTORCALL (1UL << 11)
 #define N_ARGS(n) ((n) & ~((size_t)1 << (8 * sizeof(size_t) - 1)))
 
 /* ---- Inputs */
@@ -75,10 +73,12 @@ int session_place_input(struct session *self, size_t index, struct array *array,
     if (tensor.memory == INGOT_CUDA) {
         if (!self->engine->is_cuda)
             return refuse(state, "input '%U' is in GPU memory, the engine is for the CPU", port->name), -1;
-        if (array->device != self->device)
+        if (array->device != self->device) {
+            self->misplaced = array->device;
             return refuse(state, "input '%U' is on GPU %d, the session on GPU %d", port->name, array->device,
                           self->device),
                    -1;
+        }
         if (!array->is_dense)
             return refuse(state, "input '%U' is in GPU memory and not contiguous: pass a contiguous copy", port->name),
                    -1;
@@ -156,10 +156,9 @@ static enum style choose_style(struct session *self, const struct dl_exchange_ap
     return STYLE_INGOT;
 }
 
-/* The run of sorted arguments; `keep`: only enqueue. */
-static struct run *run_objects(struct session *self, bool only_enqueue) {
+/* The run of sorted arguments. */
+static int run_objects(struct session *self, bool only_enqueue, struct results *out_results) {
     struct demand demand = {self->stream, false, NULL};
-    struct run *run = NULL;
     size_t n_read = 0;
     self->is_bound = false;
     int rc = place_inputs(self, &demand, &n_read);
@@ -172,31 +171,35 @@ static struct run *run_objects(struct session *self, bool only_enqueue) {
     if (!rc) {
         const struct dl_exchange_api *api;
         enum style style = choose_style(self, &api);
-        run = run_new(self, demand.stream, style, api);
-        if (run && run_note_updates(self, run, self->objects)) Py_CLEAR(run);
+        rc = results_take(self, demand.stream, style, api, self->objects, out_results);
     }
     for (size_t i = 0; i < n_read; i++)
         array_release(&self->inputs[i].array);
-    return run;
+    return rc;
 }
 
-static PyObject *session_call(PyObject *object, PyObject *const *args, size_t n_args, PyObject *names) {
+PyObject *session_call(PyObject *object, PyObject *const *args, size_t n_args, PyObject *names) {
     struct session *self = (struct session *)object;
     struct state *state = state_of(object);
+    struct results results;
     if (guard_enter(state, &self->guard, "session")) return NULL;
-    struct run *run = sort_arguments(self, args, N_ARGS(n_args), names) ? NULL : run_objects(self, false);
+    self->misplaced = -1;
+    int rc = sort_arguments(self, args, N_ARGS(n_args), names);
+    if (!rc) rc = run_objects(self, false, &results);
     guard_leave(&self->guard);
-    PyObject *outputs = run ? run_outputs(state, run) : NULL;
-    Py_XDECREF((PyObject *)run);
-    return outputs;
+    return rc ? NULL : results_give(state, &results);
 }
 
 static PyObject *session_enqueue(PyObject *object, PyObject *const *args, Py_ssize_t n_args, PyObject *names) {
     struct session *self = (struct session *)object;
-    if (guard_enter(state_of(object), &self->guard, "session")) return NULL;
-    struct run *run = sort_arguments(self, args, (size_t)n_args, names) ? NULL : run_objects(self, true);
+    struct state *state = state_of(object);
+    struct results results;
+    if (guard_enter(state, &self->guard, "session")) return NULL;
+    int rc = sort_arguments(self, args, (size_t)n_args, names);
+    if (!rc) rc = run_objects(self, true, &results);
+    struct run *run = rc ? NULL : run_new(state, &results);
     if (run) {
-        run->is_asked_later = true;
+        run->results.is_asked_later = true;
         run->keep = PyTuple_New((Py_ssize_t)self->engine->n_inputs);
         for (size_t i = 0; run->keep && i < self->engine->n_inputs; i++)
             PyTuple_SetItem(run->keep, (Py_ssize_t)i, Py_NewRef(self->objects[i]));
@@ -339,6 +342,14 @@ void session_unpark(PyObject *session) {
     Py_INCREF((PyObject *)self->engine);
 }
 
+int session_gpu(const PyObject *session) {
+    return ((const struct session *)session)->device;
+}
+
+int session_misplaced(const PyObject *session) {
+    return ((const struct session *)session)->misplaced;
+}
+
 static PyObject *session_engine(PyObject *self, void *unused) {
     return Py_NewRef((PyObject *)((struct session *)self)->engine);
 }
@@ -401,8 +412,7 @@ static PyMethodDef session_methods[] = {
     {0},
 };
 
-/* tp_call by the vectorcall; PyVectorcall_Call is in the limited API from 3.12 on. */
-static PyObject *session_tp_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+PyObject *call_by_tuple(vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs) {
     size_t n_args = (size_t)PyTuple_Size(args), n_named = kwargs ? (size_t)PyDict_Size(kwargs) : 0, k = n_args;
     PyObject **all = PyMem_Calloc(n_args + n_named + 1, sizeof *all);
     PyObject *names = all && n_named ? PyTuple_New((Py_ssize_t)n_named) : NULL, *name, *value, *result = NULL;
@@ -415,10 +425,14 @@ static PyObject *session_tp_call(PyObject *self, PyObject *args, PyObject *kwarg
     if (!all)
         PyErr_NoMemory();
     else if (!n_named || names)
-        result = session_call(self, all, n_args, names);
+        result = call(self, all, n_args, names);
     Py_XDECREF(names);
     PyMem_Free(all);
     return result;
+}
+
+static PyObject *session_tp_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return call_by_tuple(session_call, self, args, kwargs);
 }
 
 static PyType_Slot session_slots[] = {

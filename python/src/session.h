@@ -4,8 +4,6 @@
 
 #include "ingot_python.h"
 
-typedef PyObject *(*vectorcall)(PyObject *callable, PyObject *const *args, size_t n_args, PyObject *names);
-
 /* An input or output. */
 struct port {
     PyObject *name; /* interned */
@@ -39,33 +37,46 @@ struct session {
     enum ingot_memory memory; /* of outputs in the context's memory */
     bool is_bound;            /* inputs are what `bind` bound, not what a call left */
     int device;
+    int misplaced;    /* the GPU of an input that was refused because it is not on `device`; -1: none was */
     void *stream;     /* a CUstream; NULL: that of the caller's framework, or the context's own */
     bool has_outputs; /* `bind` bound outputs, too */
 };
 
-struct run {
-    PyObject_HEAD struct ingot_lease *lease;
-    PyObject *keep;    /* the inputs, until the run is done */
+/* A lease on a run's results, for whoever reads them: on any thread, with the GIL or without. */
+struct held {
+    atomic_size_t holders;
+    struct ingot_lease *lease;
+    void *stream; /* behind whose work it is released; NULL: all is over by then */
+};
+
+/* What a run gives out, and how. */
+struct results {
+    struct held *held; /* NULL: all outputs are stored in inputs */
     PyObject *updated; /* a tuple of the inputs that the run changes, in the places of the outputs; or NULL */
     void *stream;      /* NULL: the context's own */
     size_t n_outputs;
     int device;
-    bool is_done;
     bool is_asked_later; /* the framework's current stream may be another than `stream` when results are given out */
     enum style style;
     const struct dl_exchange_api *api;
 };
 
-/* A lease on the last run's results. */
-struct run *run_new(struct session *session, void *stream, enum style style, const struct dl_exchange_api *api);
-/* One object, or a tuple if there are several outputs. Results in host memory must be there. */
-PyObject *run_outputs(struct state *state, struct run *run);
+struct run {
+    PyObject_HEAD struct results results;
+    PyObject *keep; /* the inputs, until the run is done */
+    bool is_done;
+};
+
+/* Leases the last run's results. `inputs`, in order, are those that the run may change. */
+int results_take(struct session *session, void *stream, enum style style, const struct dl_exchange_api *api,
+                 PyObject *const *inputs, struct results *out_results);
+/* One object, or a tuple if there are several outputs. Takes the results. Those in host memory must be there. */
+PyObject *results_give(struct state *state, struct results *results);
+/* A run that has the results, which it takes, also on failure. */
+struct run *run_new(struct state *state, struct results *results);
 /* Makes work on `stream` see the run's results in GPU memory, and keeps the memory until that work is done: the GPU waits, not
  * the host. -1: the caller does not want that. */
 int run_order(struct state *state, struct run *run, int64_t stream);
-
-/* Notes which of `inputs`, in order, the run changes. */
-int run_note_updates(struct session *session, struct run *run, PyObject *const *inputs);
 
 /* What a run takes from its inputs. */
 struct demand {

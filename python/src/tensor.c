@@ -13,8 +13,6 @@ static struct tensor *tensor_new(struct state *state, const struct ingot_tensor 
     self->value = *value;
     int64_t step = 1, size = (int64_t)ingot_dtype_size(value->dtype);
     for (int i = value->rank; i-- > 0;) {
-        self->dims[i] = value->dims[i];
-        self->steps[i] = step;
         self->shape[i] = (Py_ssize_t)value->dims[i];
         self->strides[i] = (Py_ssize_t)(step * size);
         step *= value->dims[i];

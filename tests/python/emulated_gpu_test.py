@@ -18,14 +18,13 @@ def setUpModule():
 class OnGpu(DlTensor):
     """A tensor in GPU memory that shows itself by __dlpack__."""
 
-    def __init__(self, values, cuda):
+    def __init__(self, values, cuda, gpu=0):
         super().__init__(values)
         address = ctypes.c_uint64()
         assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(values.nbytes)) == 0
         ctypes.memmove(address.value, values.ctypes.data, values.nbytes)
         self.managed.tensor.data = address.value
-        self.managed.tensor.device[0] = 2
-        self.device = (2, 0)
+        self.managed.tensor.device[:] = self.device = (2, gpu)
         self.streams = []
 
     refuse = None
@@ -344,6 +343,41 @@ class Gpu(unittest.TestCase):
         with self.assertRaises(ingot.Error):
             engine.refit({"w": first}, borrow=True)
         np.testing.assert_array_equal(engine(self.values), self.values + 1)
+
+    def test_two_gpus(self):
+        """An engine that is called runs where its inputs are; a session on its own GPU alone."""
+        for gpu in (1, 1, 0, 1, 0):
+            x = OnGpu(self.values, self.cuda, gpu)
+            y, z = self.engine(x), self.engine(x=x)
+            self.assertEqual((y.device, y.__dlpack_device__(), z.device), (f"cuda:{gpu}", (2, gpu), f"cuda:{gpu}"))
+            session = self.engine.session(device=gpu)
+            self.assertEqual(session(y).device, f"cuda:{gpu}")
+            session.wait()
+            np.testing.assert_array_equal(contents(y), 2 * self.values)
+            np.testing.assert_array_equal(contents(z), 2 * self.values)
+            with self.assertRaisesRegex(ingot.InvalidArgument, f"'x' is on GPU {gpu}, the session on GPU {1 - gpu}"):
+                self.engine.session(device=1 - gpu)(x)
+            np.testing.assert_array_equal(self.engine(self.values), 2 * self.values)  # host memory goes to either
+        net = ingot.Network()
+        net.output("y", net.add("add", net.input("a", "f32", ["n", 4]), net.input("b", "f32", ["n", 4])))
+        engine = ingot.compile(net, target=ingot.gpu_info(1)["target"], device=1)
+        a, b = (OnGpu(self.values, self.cuda, gpu) for gpu in (0, 1))
+        with self.assertRaisesRegex(ingot.InvalidArgument, "'b' is on GPU 1, the session on GPU 0"):
+            engine(a, b)
+        self.assertEqual(engine(b, b).device, "cuda:1")
+
+    def test_weights_borrowed_on_the_second_gpu(self):
+        net = ingot.Network()
+        net.output("y", net.add("add", net.input("x", "f32", ["n", 4]), net.weight("w", np.zeros(4, np.float32))))
+        engine = ingot.compile(net, target=ingot.gpu_info(1)["target"], strip_weights=True)
+        w, x = OnGpu(np.full(4, 3, np.float32), self.cuda, 1), OnGpu(self.values, self.cuda, 1)
+        self.assertEqual(engine.refit({"w": w}, borrow=True)["borrowed"], 1)
+        session = engine.session(device=1)
+        for y in (session(x), engine(x)):
+            session.wait()
+            np.testing.assert_array_equal(contents(y), self.values + 3)
+        with self.assertRaisesRegex(ingot.Error, "GPU"):  # whose kernels cannot read that memory
+            engine(OnGpu(self.values, self.cuda, 0))
 
     def test_refusals(self):
         net = ingot.Network()
