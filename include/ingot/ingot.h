@@ -653,7 +653,9 @@ INGOT_API enum ingot_status ingot_lease_output(const struct ingot_lease *lease, 
  * is in flight. Nothing may read the memory any more, but for work on streams of ingot_lease_follow. NULL does nothing. */
 INGOT_API void ingot_lease_release(struct ingot_lease *lease);
 /* The same, where work enqueued on `stream` (a CUstream of the GPU), too, still reads the memory: it is written or freed
- * only after that work. On failure the lease is still held: INGOT_UNSUPPORTED while the caller captures `stream`. */
+ * only after that work. On failure the lease is still held: INGOT_UNSUPPORTED while the caller captures `stream`. Where that is
+ * the stream that the run was enqueued on, this calls no driver, and is the cheaper for it; a later run on another stream then
+ * fails with INGOT_UNSUPPORTED while the caller captures the first. */
 INGOT_API enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream,
                                                       struct ingot_error *error);
 

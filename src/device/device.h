@@ -132,6 +132,9 @@ struct ig_device_api {
      * are none. */
     enum ingot_status (*event_record_native)(struct ig_device *, void *native, struct ig_event *, struct ingot_error *);
     enum ingot_status (*event_wait_native)(struct ig_device *, void *native, struct ig_event *, struct ingot_error *);
+    /* From any thread: does what is enqueued on a stream of the caller's from now on come behind what is there? Not while the
+     * caller captures it, nor where its handle means another stream on each thread. NULL where there are none. */
+    bool (*native_keeps_order)(struct ig_device *, void *native);
     /* The time between two timed events, by the device's clock. The caller has waited for both. */
     enum ingot_status (*event_elapsed)(struct ig_device *, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *);

@@ -303,9 +303,9 @@ static void following_is_one_call(void **state) {
         cuda_must(d.f, ig_results_follow(results, (void *)2, &d.f->error)); /* CU_STREAM_PER_THREAD */
         expect_calls(&d, 1, 0, 0);
         cuda_must(d.f, ig_results_release_after(results, d.native, &d.f->error));
-        expect_calls(&d, 0, 3, 0);
+        expect_calls(&d, 0, 2, 0); /* on the run's own stream the next run follows by itself */
         cuda_enqueue(d.f, d.native);
-        assert_int_equal(cuda_count(d.f->driver.cuda->log, "cuStreamWaitEvent"), 3);
+        assert_int_equal(cuda_count(d.f->driver.cuda->log, "cuStreamWaitEvent"), 2);
         assert_int_equal(cuda_count(d.f->driver.cuda->log, "Synchronize"), 0);
     }
     close_driver(&d);
@@ -367,6 +367,59 @@ static void runs_in_graphs_are_followed_by_the_graph(void **state) {
         d.f->device->api->leave(d.f->device);
         close_driver(&d);
     }
+}
+
+/* What reads a result on the stream of its run is followed by the next run there without a call. */
+static void the_runs_own_stream_is_marked_once_it_matters(void **state) {
+    struct driver_case d = open_driver();
+    const char *log = d.f->driver.cuda->log;
+    for (int turn = 0; turn < 3; turn++) {
+        struct ig_results *results = lease_run(&d);
+        cuda_must(d.f, ig_results_release_after(results, d.native, &d.f->error));
+        expect_calls(&d, 0, 0, 0);
+        cuda_enqueue(d.f, d.native);
+        assert_int_equal(cuda_count(log, "cuStreamWaitEvent"), 0);
+    }
+    cuda_must(d.f, ig_results_release_after(lease_run(&d), d.native, &d.f->error));
+    cuda_enqueue(d.f, d.other_native);
+    assert_int_equal(cuda_count(log, "cuEventRecord"), 2); /* of what was read, and of the run */
+    assert_int_equal(cuda_count(log, "cuStreamWaitEvent"), 2);
+    cuda_must(d.f, ig_results_release_after(lease_run(&d), d.native, &d.f->error));
+    cuda_must(d.f, ig_context_wait(d.f->context, &d.f->error)); /* after which the streams may go */
+    assert_int_equal(cuda_count(log, "cuEventRecord"), 1);
+    d.f->device->api->stream_destroy(d.f->device, d.stream);
+    d.stream = NULL;
+    cuda_clear_log(d.f);
+    cuda_enqueue(d.f, d.other_native);
+    assert_int_equal(cuda_count(log, "cuStreamWaitEvent"), 1); /* of what was read: the runs have been waited for */
+    close_driver(&d);
+}
+
+/* Once it is captured, nothing tells any more where what read the result ends. */
+static void own_streams_may_be_captured_meanwhile(void **state) {
+    struct driver_case d = open_driver();
+    void *graph;
+    for (int before = 0; before < 2; before++) {
+        struct ig_results *results = lease_run(&d), *next;
+        cuda_must(d.f, d.f->device->api->enter(d.f->device, &d.f->error));
+        if (before) cuda_must(d.f, ig_results_release_after(results, d.native, &d.f->error));
+        assert_int_equal(d.capture(d.native, 2), 0);
+        if (before) {
+            assert_int_equal(ig_context_enqueue(d.f->context, d.other_native, &d.f->error), INGOT_UNSUPPORTED);
+            assert_non_null(strstr(d.f->error.message, "captured into a CUDA graph"));
+        } else {
+            assert_int_equal(ig_results_release_after(results, d.native, &d.f->error), INGOT_UNSUPPORTED);
+            ig_results_release(results);
+        }
+        cuda_must(d.f, ig_context_wait(d.f->context, &d.f->error));
+        assert_int_equal(d.end_capture(d.native, &graph), 0);
+        d.destroy_graph(graph);
+        d.f->device->api->leave(d.f->device);
+        next = lease_run(&d);
+        assert_ptr_not_equal(next, results);
+        ig_results_release(next);
+    }
+    close_driver(&d);
 }
 
 /* The stream is gone or the GPU is lost: the memory is given back all the same. */
@@ -442,6 +495,8 @@ int main(void) {
         cmocka_unit_test(following_is_one_call),
         cmocka_unit_test(captured_streams_are_not_touched),
         cmocka_unit_test(runs_in_graphs_are_followed_by_the_graph),
+        cmocka_unit_test(the_runs_own_stream_is_marked_once_it_matters),
+        cmocka_unit_test(own_streams_may_be_captured_meanwhile),
         cmocka_unit_test(failing_records_give_the_memory_back),
         cmocka_unit_test(threads_share_a_lease),
     };

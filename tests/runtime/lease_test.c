@@ -317,7 +317,7 @@ static void memory_is_freed_behind_its_readers(void **state) {
     expect_ok(f, ig_results_add(pool, &results, &f->error));
     for (size_t size = 64; size <= 256; size *= 2) { /* grown twice, then destroyed */
         expect_ok(f, ig_results_reserve(results, size, 0, &f->error));
-        expect_ok(f, ig_results_lease(results, NULL, &f->error));
+        expect_ok(f, ig_results_lease(results, NULL, NULL, &f->error));
         expect_ok(f, f->device->api->copy(f->device, callers, copy, results->host, 64, &f->error));
         expect_ok(f, ig_results_release_after(results, callers, &f->error));
     }

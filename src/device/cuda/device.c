@@ -279,6 +279,16 @@ static enum ingot_status event_wait_native(struct ig_device *device, void *nativ
     return status;
 }
 
+static bool native_keeps_order(struct ig_device *device, void *native) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    int mode;
+    if (native == CU_STREAM_LEGACY) return true;
+    if (native == CU_STREAM_PER_THREAD || push(cuda, &mode, NULL) != INGOT_OK) return false;
+    bool captured = is_captured(cuda, native);
+    pop(cuda, mode);
+    return !captured;
+}
+
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
@@ -538,6 +548,7 @@ static const struct ig_device_api api = {
     .event_await = event_await,
     .event_record_native = event_record_native,
     .event_wait_native = event_wait_native,
+    .native_keeps_order = native_keeps_order,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,

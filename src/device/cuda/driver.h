@@ -94,6 +94,7 @@ enum { /* flags and attributes of the functions below */
 
 /* The stream that has no handle of its own, and cannot be captured. */
 #define CU_STREAM_LEGACY ((CUstream)1)
+#define CU_STREAM_PER_THREAD ((CUstream)2)
 
 /* Keys and end of the `extra` argument of launches. */
 #define CU_LAUNCH_PARAM_END ((void *)0)

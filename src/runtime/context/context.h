@@ -130,6 +130,8 @@ enum ingot_status ig_context_adopt(struct ig_context *context, struct ingot_erro
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error);
 /* Lets the caller's streams go, when all runs have been waited for. */
 void ig_context_let_streams_go(struct ig_context *context);
+/* The caller's stream behind this one; NULL: it is none. */
+void *ig_context_native(const struct ig_context *context, const struct ig_stream *stream);
 
 /* Refuses a tensor of another type, rank, fixed dim or kind of memory than `wanted`, an input's. */
 enum ingot_status ig_context_check_shape(const struct ig_context *context, const struct ig_plan_tensor *wanted,

@@ -357,7 +357,8 @@ static enum ingot_status follow_results(struct ig_context *context, struct ig_st
 enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
                                          struct ingot_error *error) {
     IG_TRY(follow_results(context, stream, error));
-    if (context->results) IG_TRY(ig_results_follow_readers(context->results, stream, error));
+    const void *native = ig_context_native(context, stream);
+    if (context->results) IG_TRY(ig_results_follow_readers(context->results, stream, native, error));
     if (context->inputs_ahead) IG_TRY(send_ahead(context, stream, error));
     if (context->sizes.pinned_inputs > 0) IG_TRY(send_from_host(context, stream, error));
     const struct ig_frame_copies *copies = &context->copies;

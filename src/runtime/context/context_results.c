@@ -82,7 +82,7 @@ enum ingot_status ig_context_lease(struct ig_context *context, struct ig_results
             "there is nothing to lease: no run has succeeded, or its results are not in the context's memory");
     if (context->under_way && !context->env.device->host_memory)
         stream = context->results_beside ? context->transfer.away : context->last;
-    IG_TRY(ig_results_lease(results, stream, error));
+    IG_TRY(ig_results_lease(results, stream, ig_context_native(context, stream), error));
     *out_lease = results;
     return INGOT_OK;
 }

@@ -163,6 +163,7 @@ void ig_context_let_streams_go(struct ig_context *context) {
         if (context->adopted[i].native) device->api->stream_let_go(device, context->adopted[i].stream);
         context->adopted[i].native = NULL;
     }
+    ig_results_pool_let_go(context->pool);
 }
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
@@ -220,13 +221,18 @@ static enum ingot_status walk_together(struct ig_context *context, struct ig_str
     return IG_ERR(error, status, "%s", own.message);
 }
 
-/* What the device orders anyway: the caller's stream may be adopted by several contexts. */
-static const void *order_of(const struct ig_context *context, const struct ig_stream *stream) {
+void *ig_context_native(const struct ig_context *context, const struct ig_stream *stream) {
     for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
         const struct ig_adopted *adopted = &context->adopted[i];
         if (adopted->native && adopted->stream == stream) return adopted->native;
     }
-    return stream;
+    return NULL;
+}
+
+/* What the device orders anyway: the caller's stream may be adopted by several contexts. */
+static const void *order_of(const struct ig_context *context, const struct ig_stream *stream) {
+    const void *native = ig_context_native(context, stream);
+    return native ? native : stream;
 }
 
 static enum ingot_status walk_parts(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {

@@ -14,6 +14,7 @@ struct ig_results_pool {
     struct ig_results *first; /* sets are added but never removed: instances refer to them */
     atomic_size_t owners;     /* the context and the leases */
     pthread_mutex_t lock;     /* of leases' readers, since several threads may share a lease */
+    bool any_unmarked;        /* readers, perhaps */
 };
 
 /* An allocator may return NULL for size 0. */
@@ -41,7 +42,13 @@ enum ingot_status ig_results_pool_create(struct ig_device *device, size_t n_outp
 /* It has been waited for. */
 static void free_reader(struct ig_reader *reader) {
     reader->native = NULL;
-    reader->ended = false;
+    reader->ended = reader->unmarked = false;
+}
+
+static enum ingot_status mark(struct ig_device *device, struct ig_reader *reader, struct ingot_error *error) {
+    IG_TRY(device->api->event_record_native(device, reader->native, reader->end, error));
+    reader->unmarked = false;
+    return INGOT_OK;
 }
 
 /* Neither the host nor the device may free what readers on a caller's stream still read. */
@@ -51,7 +58,8 @@ static void await_readers(struct ig_results *results) {
     bool done;
     for (struct ig_reader *reader = results->readers; reader; reader = reader->next) {
         if (!reader->ended) continue;
-        (void)device->api->event_await(device, reader->end, true, &done, &ignored);
+        if (!reader->unmarked || mark(device, reader, &ignored) == INGOT_OK)
+            (void)device->api->event_await(device, reader->end, true, &done, &ignored);
         free_reader(reader);
     }
 }
@@ -98,6 +106,27 @@ size_t ig_results_pool_bytes(const struct ig_results_pool *pool) {
     for (const struct ig_results *at = pool->first; at; at = at->next)
         bytes += at->host_size + at->device_size;
     return bytes;
+}
+
+static void mark_readers(struct ig_results *results) {
+    struct ingot_error ignored;
+    for (struct ig_reader *reader = results->readers; reader; reader = reader->next) {
+        if (!reader->unmarked) continue;
+        enum ingot_status status = mark(results->pool->device, reader, &ignored);
+        if (status == INGOT_UNSUPPORTED) atomic_store(&results->leased, true); /* for ever: see ig_results_release */
+        if (status != INGOT_OK) free_reader(reader);
+    }
+}
+
+void ig_results_pool_let_go(struct ig_results_pool *pool) {
+    if (!pool || pool->device->host_memory) return;
+    pthread_mutex_lock(&pool->lock);
+    for (struct ig_results *at = pool->first; at; at = at->next) {
+        at->native = NULL;
+        if (pool->any_unmarked) mark_readers(at);
+    }
+    pool->any_unmarked = false;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* A lease's holder may learn the outcome at the same time, and first. */
@@ -174,12 +203,14 @@ enum ingot_status ig_results_reserve(struct ig_results *results, size_t host, si
     return grow(at, false, device, &results->device, &results->device_size, error);
 }
 
-enum ingot_status ig_results_follow_readers(struct ig_results *results, struct ig_stream *stream,
+enum ingot_status ig_results_follow_readers(struct ig_results *results, struct ig_stream *stream, const void *native,
                                             struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
     for (struct ig_reader *reader = results->readers; reader; reader = reader->next) {
         if (!reader->ended) continue;
-        IG_TRY(device->api->event_wait(device, stream, reader->end, error));
+        bool follows = reader->unmarked && reader->native == native;
+        if (!follows && reader->unmarked) IG_TRY(mark(device, reader, error));
+        if (!follows) IG_TRY(device->api->event_wait(device, stream, reader->end, error));
         free_reader(reader);
     }
     return INGOT_OK;
@@ -187,12 +218,14 @@ enum ingot_status ig_results_follow_readers(struct ig_results *results, struct i
 
 /* ---- Leases ------------------------------------------------------------------------------------------------------ */
 
-enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream *stream, struct ingot_error *error) {
+enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream *stream, void *native,
+                                   struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
     /* Made once, so that later leases allocate nothing. */
     if (stream && !results->end) IG_TRY(device->api->event_create(device, false, &results->end, error));
     if (stream) IG_TRY(device->api->event_record(device, stream, results->end, error));
     results->taken = true;
+    results->native = native;
     atomic_store(&results->outcome, stream ? IG_OUTCOME_OPEN : IG_OUTCOME_GOOD);
     atomic_fetch_add_explicit(&results->pool->owners, 1, memory_order_relaxed);
     atomic_store_explicit(&results->leased, true, memory_order_relaxed);
@@ -298,33 +331,31 @@ static struct ig_reader *find_reader(struct ig_results *results, void *native, e
     return found;
 }
 
-static struct ig_reader *note_reader(struct ig_results *results, void *native, enum ingot_status *out_status,
-                                     struct ingot_error *error) {
-    *out_status = refuse_stream(results->pool->device, native, error);
-    if (*out_status != INGOT_OK) return NULL;
-    pthread_mutex_lock(&results->pool->lock);
-    struct ig_reader *reader = find_reader(results, native, out_status, error);
-    pthread_mutex_unlock(&results->pool->lock);
-    return reader;
-}
-
 enum ingot_status ig_results_follow(struct ig_results *results, void *native, struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
-    enum ingot_status status;
-    if (!note_reader(results, native, &status, error)) return status;
+    enum ingot_status status = refuse_stream(device, native, error);
+    if (status != INGOT_OK) return status;
+    pthread_mutex_lock(&results->pool->lock);
+    bool known = find_reader(results, native, &status, error);
+    pthread_mutex_unlock(&results->pool->lock);
+    if (!known) return status;
     if (atomic_load(&results->outcome) != IG_OUTCOME_OPEN) return answer(results, INGOT_OK, error);
     status = device->api->event_wait_native(device, native, results->end, error);
     return status == INGOT_UNSUPPORTED ? ig_results_wait(results, error) : status; /* what is captured comes later */
 }
 
+/* With the lock. */
 static enum ingot_status end_reader(struct ig_results *results, struct ig_reader *reader, struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
-    IG_TRY(device->api->event_record_native(device, reader->native, reader->end, error));
+    if (reader->native == results->native && device->api->native_keeps_order(device, reader->native))
+        reader->unmarked = results->pool->any_unmarked = true;
+    else
+        IG_TRY(mark(device, reader, error));
     reader->ended = true;
     return INGOT_OK;
 }
 
-/* False: a reader's end cannot be told. */
+/* False: a reader's end cannot be told. With the lock. */
 static bool end_readers(struct ig_results *results) {
     struct ingot_error ignored;
     bool all = true;
@@ -337,18 +368,29 @@ static bool end_readers(struct ig_results *results) {
     return all;
 }
 
+/* With the lock. */
+static void give_back(struct ig_results *results) {
+    if (end_readers(results)) atomic_store_explicit(&results->leased, false, memory_order_release);
+}
+
 /* The pool may go with the last owner, so nothing is touched after. */
 void ig_results_release(struct ig_results *results) {
     struct ig_results_pool *pool = results->pool;
-    if (end_readers(results)) atomic_store_explicit(&results->leased, false, memory_order_release);
+    pthread_mutex_lock(&pool->lock);
+    give_back(results);
+    pthread_mutex_unlock(&pool->lock);
     ig_results_pool_drop(pool);
 }
 
 enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error) {
-    enum ingot_status status;
-    struct ig_reader *reader = note_reader(results, native, &status, error);
-    if (!reader) return status;
-    IG_TRY(end_reader(results, reader, error));
-    ig_results_release(results);
-    return INGOT_OK;
+    struct ig_results_pool *pool = results->pool;
+    enum ingot_status status = refuse_stream(pool->device, native, error);
+    if (status != INGOT_OK) return status;
+    pthread_mutex_lock(&pool->lock);
+    struct ig_reader *reader = find_reader(results, native, &status, error);
+    if (reader) status = end_reader(results, reader, error);
+    if (status == INGOT_OK) give_back(results);
+    pthread_mutex_unlock(&pool->lock);
+    if (status == INGOT_OK) ig_results_pool_drop(pool);
+    return status;
 }

@@ -495,6 +495,10 @@ static enum ingot_status event_wait_native(struct ig_device *device, void *nativ
     return event_wait(device, native, event, error);
 }
 
+static bool native_keeps_order(struct ig_device *device, void *native) {
+    return true;
+}
+
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
     if (begin->reached < begin->recorded || end->reached < end->recorded) end_test("an event is asked too early");
@@ -664,6 +668,7 @@ static const struct ig_device_api api = {
     .event_await = event_await,
     .event_record_native = event_record_native,
     .event_wait_native = event_wait_native,
+    .native_keeps_order = native_keeps_order,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
