@@ -2,11 +2,15 @@
 
 import threading
 import unittest
+import warnings
 
 import ingot
 import ingot.torch
 import torch
 from helpers import TestCase, engines
+from ingot.torch.plan import make_plan
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 
 class Net(torch.nn.Module):
@@ -259,6 +263,206 @@ class Cuda(TestCase):
             session.run_bound()
             torch.cuda.synchronize()
             self.assert_same(out, net(x))
+
+
+class Places(TestCase):
+    """Plans of graphs whose tensors are on several GPUs; no GPU is needed."""
+
+    def plan(self, function, *devices):
+        with FakeTensorMode():
+            tensors = [torch.empty(4, 4, device=device) for device in devices]
+            return make_plan(make_fx(function)(*tensors), 1)
+
+    def parts(self, plan):
+        return {place: [str(n.target).split(".")[1] for n in nodes] for (_, place), nodes in plan.parts.items()}
+
+    def test_an_engine_is_on_one_gpu(self):
+        def call(x, y, z):
+            hidden = torch.relu(x @ y)
+            return torch.tanh(hidden.to("cuda:1") @ z), (hidden + 1).cpu().exp() * 2
+
+        plan = self.plan(call, "cuda:0", "cuda:0", "cuda:1")
+        self.assertEqual(self.parts(plan), {0: ["mm", "relu", "add"], 1: ["mm", "tanh"], None: ["exp", "mul"]})
+        reasons = [(x.operator, x.reason) for x in plan.outside]
+        self.assertEqual(
+            reasons,
+            [
+                ("aten._to_copy.default", "tensors on cuda:0 and cuda:1"),
+                ("aten._to_copy.default", "tensors on cuda:0 and the host"),
+            ],
+        )
+
+    def test_two_networks_in_one_graph(self):
+        plan = self.plan(lambda x, y: (torch.exp(x) * 2, torch.sin(y) + 1), "cuda:0", "cuda:1")
+        self.assertEqual(self.parts(plan), {0: ["exp", "mul"], 1: ["sin", "add"]})
+        self.assertEqual(plan.outside, [])
+
+    def test_one_gpu_takes_what_is_on_the_host(self):
+        plan = self.plan(lambda x, y: torch.exp(x.to("cuda:1")) * y, "cpu", "cuda:1")
+        self.assertEqual(self.parts(plan), {1: ["_to_copy", "exp", "mul"]})
+
+
+class Halves(torch.nn.Module):
+    """One half on either GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = Net().to("cuda:0")
+        self.second = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to("cuda:1")
+
+    def forward(self, x):
+        y = self.first(x)
+        return self.second(torch.relu(y).to("cuda:1")), torch.exp(-y) + 1
+
+
+GPUS = ("cuda:0", "cuda:1")
+
+
+@unittest.skipUnless(torch.cuda.is_available() and torch.cuda.device_count() > 1, "needs two GPUs")
+class TwoGpus(TestCase):
+    def setUp(self):
+        super().setUp()
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    def nets(self, dtype=torch.float32):
+        return [Net().eval().to(gpu, dtype) for gpu in GPUS]
+
+    def test_modules_on_both(self):
+        for dtype in (torch.float32, torch.float16):
+            nets = self.nets(dtype)
+            with torch.no_grad():
+                calls = [self.compiled(net) for net in nets]
+                for n in (8, 8, 3, 8):
+                    for net, call, gpu in zip(nets, calls, GPUS):
+                        x = torch.randn(n, 64, device=gpu, dtype=dtype)
+                        y = call(x)
+                        self.assertEqual(y.device, torch.device(gpu))
+                        self.assert_same(y, net(x))
+
+    def test_either_may_be_current(self):
+        nets = self.nets()
+        with torch.no_grad():
+            calls = [self.compiled(net) for net in nets]
+            for current in (1, 0, 1):
+                with torch.cuda.device(current):
+                    for net, call, gpu in zip(nets, calls, GPUS):
+                        x = torch.randn(8, 64, device=gpu)
+                        self.assert_same(call(x), net(x))
+                    self.assertEqual(torch.cuda.current_device(), current)
+
+    def test_one_module_that_moves(self):
+        net = Net().eval()
+        with torch.no_grad():
+            call = self.compiled(net)
+            for gpu in (*GPUS, *GPUS):
+                net.to(gpu)
+                x = torch.randn(8, 64, device=gpu)
+                self.assert_same(call(x), net(x))
+
+    def test_a_module_of_two_halves(self):
+        net, known = Halves().eval(), engines()
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ingot.torch.FallbackWarning)  # the copy between the GPUs is PyTorch's
+            call = self.compiled(net, strict=False)
+            for _ in range(3):
+                x = torch.randn(8, 64, device="cuda:0")
+                self.assert_same(call(x), net(x))
+            self.assertEqual(sorted(engine.gpu for engine in engines(known)), [0, 1])
+            for p in net.parameters():
+                p.mul_(0.5)
+            self.assert_same(call(x), net(x))
+
+    def test_weights_stay_where_they_are(self):
+        for gpu in GPUS:
+            layers = [layer for _ in range(4) for layer in (torch.nn.Linear(512, 512), torch.nn.ReLU())]
+            net, known = torch.nn.Sequential(*layers).eval().to(gpu, torch.float16), engines()
+            x = torch.randn(64, 512, device=gpu, dtype=torch.float16)
+            size = sum(p.numel() * p.element_size() for p in net.parameters())
+            with torch.no_grad():
+                call = self.compiled(net)
+                self.assert_same(call(x), net(x))
+                (engine,) = engines(known)
+                if torch.cuda.get_device_capability(gpu) >= (9, 0):
+                    self.assertGreater(engine.memory["borrowed_bytes"], 0.98 * size)
+                net.load_state_dict({name: w * 0.9 for name, w in net.state_dict().items()}, assign=True)
+                self.assert_same(call(x), net(x))
+
+    def test_state_in_place(self):
+        for gpu in GPUS:
+            net, other = Cache().eval().to(gpu), Cache().eval().to(gpu)
+            other.load_state_dict(net.state_dict())
+            with torch.no_grad():
+                call = self.compiled(net)
+                for i in range(4):
+                    x, where = torch.randn(1, 64, device=gpu), torch.tensor([i], device=gpu)
+                    self.assert_same(call(x, where), other(x, where))
+                    self.assert_same(net.cache, other.cache)
+
+    def test_threads(self):
+        nets, wrong = self.nets(), []
+        with torch.no_grad():
+            calls = [self.compiled(net) for net in nets]
+            for call, gpu in zip(calls, GPUS):
+                call(torch.zeros(8, 64, device=gpu))
+
+        def work(i):
+            gpu = GPUS[i % 2]
+            with torch.no_grad(), torch.cuda.device(gpu), torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(50):
+                    x = torch.randn(8, 64, device=gpu)
+                    if not torch.allclose(calls[i % 2](x), nets[i % 2](x), rtol=1e-3, atol=1e-3):
+                        wrong.append(i)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+
+    def test_streams_of_the_second(self):
+        net = Net().eval().to("cuda:1")
+        with torch.no_grad():
+            call = self.compiled(net)
+            call(torch.zeros(512, 64, device="cuda:1"))
+            stream = torch.cuda.Stream("cuda:1")
+            for _ in range(10):
+                with torch.cuda.stream(stream):  # makes cuda:1 current, too
+                    big = torch.randn(4096, 4096, device="cuda:1") @ torch.randn(4096, 4096, device="cuda:1")
+                    x = big[:512, :64].contiguous()
+                    y = call(x) * 2
+                stream.synchronize()
+                self.assert_same(y, net(x) * 2, 1e-3)
+
+    def test_captured_graphs(self):
+        for gpu in GPUS:
+            net, x = Net().eval().to(gpu), torch.randn(8, 64, device=gpu)
+            with torch.no_grad(), torch.cuda.device(gpu):
+                call = self.compiled(net)
+                call(x)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=torch.cuda.Stream(gpu)):
+                    y = call(x * 2) + 1
+                for _ in range(3):
+                    x.copy_(torch.randn(8, 64, device=gpu))
+                    graph.replay()
+                    self.assert_same(y, net(x * 2) + 1)
+
+    def test_exported_engines(self):
+        """One engine, loaded once, on both; and calls of it where the tensors are."""
+        net = Net().eval()
+        engine = ingot.torch.export(net, (torch.randn(8, 64),), target="cuda")
+        engine = ingot.load(engine.tobytes())
+        sessions = [engine.session(device=i) for i in range(2)]
+        xs = [torch.randn(8, 64, device=gpu) for gpu in GPUS]
+        with torch.no_grad():
+            for _ in range(3):
+                for i, (session, x) in enumerate(zip(sessions, xs)):
+                    for y in (session(x), engine(x)):
+                        self.assertEqual(y.device, torch.device(GPUS[i]))
+                        self.assert_same(y.cpu(), net(x.cpu()))
+        with self.assertRaisesRegex(ingot.InvalidArgument, "on GPU 0, the session on GPU 1"):
+            sessions[1](xs[0])
 
 
 if __name__ == "__main__":

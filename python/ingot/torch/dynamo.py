@@ -142,7 +142,7 @@ def _compile_graph(graph, inputs, options, weights):
         _tell(plan, options)
     if options.dry or not (plan.parts or _is_saving()):
         return _eager(graph, inputs)
-    given = {"target": _target_of(graph), **options.build_options()}
+    given = options.build_options()
     weights = _by_placeholder(graph, weights)
     try:
         if _is_saving():
@@ -161,12 +161,6 @@ def _saved(graph, plan, weights, options, given):
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     names = {i: weights[n][0] for i, n in enumerate(placeholders) if n in weights}
     return SavedGraph(graph, names, (options.min_size, options.exclude), given).build(plan, weights)
-
-
-def _target_of(graph):
-    """Where the arguments are: "cuda", or None for the CPU."""
-    vals = (n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder")
-    return "cuda" if any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in vals) else None
 
 
 def _boxed(program):

@@ -3,7 +3,7 @@ Which nodes of a graph run in engines, and which in eager PyTorch.
 
 Nodes are levelled: a node's level is that of its inputs, one more than that of inputs of the other kind. All supported nodes
 of a level make one part, so that parts cannot depend on each other in a circle, and a graph that is supported throughout is
-one part.
+one part. Where tensors are on several GPUs, or between one of several and the host, PyTorch copies: an engine is on one.
 """
 
 import operator
@@ -48,6 +48,7 @@ class Outside:
 class Plan:
     module: torch.fx.GraphModule
     level: dict = field(default_factory=dict)  # node -> level: even in an engine, odd outside
+    place: dict = field(default_factory=dict)  # node -> the number of the GPU that it is on; None: the host
     outside: list = field(default_factory=list)  # Outside
     views: list = field(default_factory=list)  # nodes of results that share memory: views of one result, made last
     checks: list = field(default_factory=list)  # nodes that give nothing, but may raise
@@ -55,12 +56,15 @@ class Plan:
 
     @property
     def parts(self):
-        """level -> the nodes of an engine, in order."""
+        """(level, place) -> the nodes of an engine, in order."""
         parts = {}
         for node in self.module.graph.nodes:
             if node in self.level and self.level[node] % 2 == 0:
-                parts.setdefault(self.level[node], []).append(node)
+                parts.setdefault(self.part_of(node), []).append(node)
         return parts
+
+    def part_of(self, node):
+        return self.level[node], self.place.get(node)
 
     @property
     def n_inside(self):
@@ -141,7 +145,7 @@ def make_plan(module, min_size=3, exclude=()):
     """
     _unthread_checks(module.graph)
     plan = Plan(module, views=_shared_views(module.graph))
-    reasons = _try_all(plan, exclude)
+    reasons = _try_all(plan, exclude, _find_places(plan))
     _level(plan, reasons)
     if reasons:
         for nodes in plan.parts.values():
@@ -156,8 +160,31 @@ def make_plan(module, min_size=3, exclude=()):
     return plan
 
 
-def _try_all(plan, exclude):
-    """node -> reason, of all that are not supported."""
+def _places(node):
+    """Where a node's tensors are: numbers of GPUs, None for the host."""
+    val = value_of(node)
+    tensors = [x for x in (val if isinstance(val, (list, tuple)) else [val]) if is_tensor(x)]
+    return {x.device.index or 0 if x.device.type == "cuda" else None for x in tensors}
+
+
+def _find_places(plan):
+    """Fills in plan.place. node -> reason, of those whose tensors are in several places."""
+    nodes, apart = plan.module.graph.nodes, {}
+    gpus = set().union(*(_places(n) for n in nodes)) - {None}
+    if len(gpus) < 2:  # what is on the host goes there with the rest
+        plan.place = dict.fromkeys(nodes, next(iter(gpus), None))
+        return apart
+    for node in nodes:
+        places = _places(node).union(*(_places(source) for source in node.all_input_nodes))
+        plan.place[node] = next(iter(places), None)
+        if len(places) > 1:
+            names = ("the host" if place is None else f"cuda:{place}" for place in places)
+            apart[node] = f"tensors on {' and '.join(sorted(names))}"
+    return apart
+
+
+def _try_all(plan, exclude, apart):
+    """node -> reason, of all that are not supported. apart: as _find_places gives them."""
     importer, reasons = Importer(plan.module), {}
     for node in plan.module.graph.nodes:
         if node.op == "placeholder":
@@ -172,6 +199,8 @@ def _try_all(plan, exclude):
         try:
             if str(node.target) in exclude:
                 raise Unsupported("excluded by the caller")
+            if node in apart:
+                raise Unsupported(apart[node])
             importer.add_node(node)
         except Unsupported as error:
             reasons[node] = str(error)

@@ -64,7 +64,7 @@ class Engine:
             name = f"{node.name} (new)"
             importer.network.update(name, importer.values[node].raw, importer.values[value].raw)
         options = dict(options)
-        threads = options.pop("threads", None)
+        session = {"threads": options.pop("threads", 0), "device": options.get("device", 0)}
         model = importer.network.finish()
         if self.weights:
             options["strip_weights"] = True
@@ -74,7 +74,8 @@ class Engine:
         self.in_place = set()  # names of weights of which the engine has nothing but their memory's address
         self.memory = {"borrowed_bytes": 0, "owned_bytes": 0}  # of the engine's weights
         self.refit(weights, self.weights)
-        self.run = self.engine if threads is None else self.engine.session(threads=threads)
+        self.gpu = session["device"]
+        self.run = self.engine.session(**session)
         self.in_graphs = []  # sessions whose run is part of a caller's CUDA graph, which uses their memory
 
     def __call__(self, slots, symbols):
@@ -86,8 +87,8 @@ class Engine:
                 x = slots[argument]
                 args.append((x if order is None else x.permute(order)).contiguous())
         run = self.run
-        if self.on_gpu and torch.cuda.is_current_stream_capturing():
-            run = self.engine.session()
+        if self.on_gpu and _is_captured(self.gpu):
+            run = self.engine.session(device=self.gpu)
             self.in_graphs.append(run)
         results = run(*args)
         self._copy_back(args, slots)
@@ -153,6 +154,14 @@ def _lent(tensor, to_gpu):
     return tensor.permute(memory_order(tensor)).contiguous()
 
 
+def _is_captured(gpu):
+    """Whether the caller captures that GPU's current stream into a CUDA graph."""
+    if gpu == torch.cuda.current_device():
+        return torch.cuda.is_current_stream_capturing()
+    with torch.cuda.device(gpu):
+        return torch.cuda.is_current_stream_capturing()
+
+
 def _unless_sorted(order):
     return None if order == sorted(order) else order
 
@@ -177,14 +186,12 @@ class Program:
 
     def _build(self):
         self.steps = []
-        parts, done = self.plan.parts, set()
+        parts = self.plan.parts
         for node in sorted(self.plan.level, key=self.plan.level.get):
-            level = self.plan.level[node]
-            if level % 2:
+            if self.plan.level[node] % 2:
                 self.steps.append(node)
-            elif level not in done:
-                done.add(level)
-                self._add_engine(parts[level])
+            elif nodes := parts.pop(self.plan.part_of(node), None):
+                self._add_engine(nodes)
         written = {n for step in self.steps if isinstance(step, Engine) for n in step.updated}
         self.steps += self.plan.views + self.plan.checks + [n for n in self.plan.epilogue if n.args[0] not in written]
         self._list_arguments()
@@ -204,7 +211,9 @@ class Program:
         updates = self._updates(inside, views)
         needed = [n for n in needed if n not in updates.values()]
         if needed or updates:
-            self.steps.append(Engine(self.module, nodes, self.weights, needed, updates, self.options, self.contents))
+            gpu = self.plan.place[nodes[0]]
+            given = self.options if gpu is None else {"target": "cuda", "device": gpu, **self.options}
+            self.steps.append(Engine(self.module, nodes, self.weights, needed, updates, given, self.contents))
 
     def _updates(self, inside, views):
         """placeholder -> node of an engine: what the engine can write in place of a copy at the end."""
@@ -212,7 +221,8 @@ class Program:
         for copy in self.plan.epilogue:
             state, value = copy.args[:2]
             given, new = value_of(state), value_of(value)
-            fits = given.dtype == new.dtype and dims.shape(given) == dims.shape(new) and given.is_contiguous()
+            alike = given.dtype == new.dtype and given.device == new.device and dims.shape(given) == dims.shape(new)
+            fits = alike and given.is_contiguous()
             alone = all(u in inside or u is copy for n in (state, value) for u in n.users)
             if fits and alone and value in inside and value not in views and state.op == "placeholder":
                 updates[state] = value
