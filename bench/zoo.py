@@ -232,8 +232,9 @@ def torch(args):
             path = pathlib.Path(folder) / "row.json"
             child(args, "torch", name, way, args.precision, args.target, path)
             row = json.loads(path.read_text())
-        if row["error_of"] > TOLERANCE[args.precision]:
-            return row | {"error": f"wrong: the largest error is {row['error_of']:.2g}"}
+        own = row.get("error_of_eager", 0)  # some networks lose more than the tolerance in half precision anyway
+        if row["error_of"] > max(TOLERANCE[args.precision], 1.1 * own):
+            return row | {"error": f"wrong: the largest error is {row['error_of']:.2g}, eager PyTorch's {own:.2g}"}
         return row | {"summary": describe_graphs(row)}
 
     each(args, Results(args, f"torch-{args.target}-{args.precision}"),
@@ -242,10 +243,17 @@ def torch(args):
 
 def describe_graphs(row):
     if "graphs" not in row:
-        return f"right, in {row['seconds']:.1f} s"
+        return f"right, in {row['seconds']:.1f} s{beside_eager(row)}"
     whole = row["graphs"] == 1 and row["engines"] == 1 and not row["outside"] and not row["breaks"]
     parts = "one engine" if whole else f"{row['engines']} engines in {row['graphs']} graphs, {len(row['outside'])} operators outside"
-    return f"right, {parts}, in {row['seconds']:.1f} s"
+    return f"right, {parts}, in {row['seconds']:.1f} s{beside_eager(row)}"
+
+
+def beside_eager(row):
+    """Where both are further from fp32 than the tolerance for halves."""
+    if row["error_of"] <= TOLERANCE["fp16"] or "error_of_eager" not in row:
+        return ""
+    return f", off by {row['error_of']:.2g} as eager PyTorch by {row['error_of_eager']:.2g}"
 
 
 def report_torch(rows):

@@ -54,17 +54,19 @@ def try_network(name, way, precision, device, path):
     inputs = [x.to(device) for x in network.inputs(BATCH).values()]
     with torch.no_grad():
         expected = tensors(module(*inputs))
+        row = {}
         if precision != "fp32":  # beside the same arithmetic in eager PyTorch
             dtype = dtype_of(precision)
             module = module.to(dtype)
             inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs]
-            expected = [e.to(f.dtype) for e, f in zip(expected, tensors(module(*inputs)))]
-        row = {}
+            eager = tensors(module(*inputs))
+            expected = [e.to(f.dtype) for e, f in zip(expected, eager)]
+            row["error_of_eager"] = error(eager, expected)
         if way == "compile":
             report = backend.report(module, tuple(inputs))
-            row = {"graphs": len(report.graphs), "engines": sum(g.engines for g in report.graphs),
-                   "operators": sum(g.operators for g in report.graphs), "outside": [str(x) for x in report.outside],
-                   "breaks": report.breaks, "seam_bytes": sum(g.seam_bytes for g in report.graphs)}
+            row |= {"graphs": len(report.graphs), "engines": sum(g.engines for g in report.graphs),
+                    "operators": sum(g.operators for g in report.graphs), "outside": [str(x) for x in report.outside],
+                    "breaks": report.breaks, "seam_bytes": sum(g.seam_bytes for g in report.graphs)}
             torch._dynamo.reset()
             compiled = torch.compile(module, backend=backend.backend)
             began = time.monotonic()
