@@ -1,16 +1,17 @@
 /* GET and PUT by libcurl; see shared.h. S3 signs its requests: AWS Signature Version 4, which libcurl makes. */
-#include <curl/curl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/curl.h"
 #include "cache/shared.h"
 
 struct http {
     struct ig_server base;
     const struct ingot_allocator *allocator;
-    CURL *curl;
+    struct ig_curl curl;
+    CURL *handle;
     struct curl_slist *headers;
     char signature[64]; /* "aws:amz:REGION:s3"; empty: requests are not signed */
     size_t url_size;
@@ -34,14 +35,14 @@ static bool set_headers(struct http *h, const void *body, size_t size) {
     static const char name[] = "x-amz-content-sha256: ";
     unsigned char hash[crypto_hash_sha256_BYTES];
     char line[sizeof name + 2 * sizeof hash];
-    curl_slist_free_all(h->headers);
-    h->headers = curl_slist_append(NULL, "Content-Type: application/octet-stream");
-    curl_easy_setopt(h->curl, CURLOPT_HTTPHEADER, h->headers);
+    h->curl.slist_free_all(h->headers);
+    h->headers = h->curl.slist_append(NULL, "Content-Type: application/octet-stream");
+    h->curl.easy_setopt(h->handle, CURLOPT_HTTPHEADER, h->headers);
     if (!h->headers || !*h->signature) return h->headers != NULL;
     crypto_hash_sha256(hash, body, size);
     memcpy(line, name, sizeof name);
     sodium_bin2hex(line + sizeof name - 1, sizeof line - sizeof name + 1, hash, sizeof hash);
-    return curl_slist_append(h->headers, line) != NULL;
+    return h->curl.slist_append(h->headers, line) != NULL;
 }
 
 /* Sends what is set up; *out_code is the answer's status. `r` gets its body. */
@@ -50,14 +51,14 @@ static enum ingot_status perform(struct http *h, const char *name, struct ig_rec
     char message[CURL_ERROR_SIZE] = "", url[2048];
     if ((size_t)snprintf(url, sizeof url, "%s/%s", h->url, name) >= sizeof url)
         return IG_ERR(error, INGOT_IO, "the shared cache's address is too long");
-    curl_easy_setopt(h->curl, CURLOPT_URL, url);
-    curl_easy_setopt(h->curl, CURLOPT_WRITEDATA, r);
-    curl_easy_setopt(h->curl, CURLOPT_ERRORBUFFER, message);
-    CURLcode code = curl_easy_perform(h->curl);
-    curl_easy_setopt(h->curl, CURLOPT_ERRORBUFFER, NULL);
+    h->curl.easy_setopt(h->handle, CURLOPT_URL, url);
+    h->curl.easy_setopt(h->handle, CURLOPT_WRITEDATA, r);
+    h->curl.easy_setopt(h->handle, CURLOPT_ERRORBUFFER, message);
+    CURLcode code = h->curl.easy_perform(h->handle);
+    h->curl.easy_setopt(h->handle, CURLOPT_ERRORBUFFER, NULL);
     if (code != CURLE_OK)
-        return IG_ERR(error, INGOT_IO, "the shared cache: %s", *message ? message : curl_easy_strerror(code));
-    curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, out_code);
+        return IG_ERR(error, INGOT_IO, "the shared cache: %s", *message ? message : h->curl.easy_strerror(code));
+    h->curl.easy_getinfo(h->handle, CURLINFO_RESPONSE_CODE, out_code);
     return INGOT_OK;
 }
 
@@ -66,8 +67,8 @@ static enum ingot_status get(struct ig_server *server, const char *name, bool *o
     struct http *h = (struct http *)server;
     long code = 0;
     if (!set_headers(h, "", 0)) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for libcurl");
-    curl_easy_setopt(h->curl, CURLOPT_HTTPGET, 1L);
-    curl_easy_setopt(h->curl, CURLOPT_CUSTOMREQUEST, NULL);
+    h->curl.easy_setopt(h->handle, CURLOPT_HTTPGET, 1L);
+    h->curl.easy_setopt(h->handle, CURLOPT_CUSTOMREQUEST, NULL);
     enum ingot_status status = perform(h, name, out, &code, error);
     if (status == INGOT_OK && code != 200 && code != 404)
         status = IG_ERR(error, INGOT_IO, "the shared cache: its server answers %ld", code);
@@ -84,9 +85,9 @@ static enum ingot_status put(struct ig_server *server, const char *name, const v
     struct ig_received answer = {0};
     long code = 0;
     if (!set_headers(h, bytes, size)) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for libcurl");
-    curl_easy_setopt(h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
-    curl_easy_setopt(h->curl, CURLOPT_POSTFIELDS, bytes);
-    curl_easy_setopt(h->curl, CURLOPT_CUSTOMREQUEST, "PUT");
+    h->curl.easy_setopt(h->handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
+    h->curl.easy_setopt(h->handle, CURLOPT_POSTFIELDS, bytes);
+    h->curl.easy_setopt(h->handle, CURLOPT_CUSTOMREQUEST, "PUT");
     enum ingot_status status = perform(h, name, &answer, &code, error);
     free(answer.data);
     if (status == INGOT_OK && (code < 200 || code > 299))
@@ -96,8 +97,8 @@ static enum ingot_status put(struct ig_server *server, const char *name, const v
 
 static void destroy(struct ig_server *server) {
     struct http *h = (struct http *)server;
-    if (h->curl) curl_easy_cleanup(h->curl);
-    curl_slist_free_all(h->headers);
+    if (h->handle) h->curl.easy_cleanup(h->handle);
+    if (h->headers) h->curl.slist_free_all(h->headers);
     ig_release(h->allocator, h, sizeof *h + h->url_size);
 }
 
@@ -105,14 +106,14 @@ static const struct ig_server_api api = {get, put, destroy};
 
 /* No proxy from the environment, no redirections, nothing but HTTP. */
 static void set_up(struct http *h, unsigned milliseconds) {
-    curl_easy_setopt(h->curl, CURLOPT_WRITEFUNCTION, receive);
-    curl_easy_setopt(h->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(h->curl, CURLOPT_PROXY, "");
-    curl_easy_setopt(h->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(h->curl, CURLOPT_TIMEOUT_MS, (long)milliseconds);
-    curl_easy_setopt(h->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)milliseconds);
-    curl_easy_setopt(h->curl, CURLOPT_USERAGENT, "ingot/" INGOT_VERSION);
-    if (*h->signature) curl_easy_setopt(h->curl, CURLOPT_AWS_SIGV4, h->signature);
+    h->curl.easy_setopt(h->handle, CURLOPT_WRITEFUNCTION, receive);
+    h->curl.easy_setopt(h->handle, CURLOPT_NOSIGNAL, 1L);
+    h->curl.easy_setopt(h->handle, CURLOPT_PROXY, "");
+    h->curl.easy_setopt(h->handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    h->curl.easy_setopt(h->handle, CURLOPT_TIMEOUT_MS, (long)milliseconds);
+    h->curl.easy_setopt(h->handle, CURLOPT_CONNECTTIMEOUT_MS, (long)milliseconds);
+    h->curl.easy_setopt(h->handle, CURLOPT_USERAGENT, "ingot/" INGOT_VERSION);
+    if (*h->signature) h->curl.easy_setopt(h->handle, CURLOPT_AWS_SIGV4, h->signature);
 }
 
 /* Takes what only S3 has off the URL: "s3+" in front, and "?region=..." behind. */
@@ -146,8 +147,13 @@ enum ingot_status ig_http_open(const char *url, unsigned milliseconds, const str
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the shared cache's region is too long");
     }
     strip_slash(h->url);
-    h->curl = curl_easy_init();
-    if (!h->curl) {
+    enum ingot_status status = ig_curl_load(&h->curl, error);
+    if (status != INGOT_OK) {
+        destroy(&h->base);
+        return status;
+    }
+    h->handle = h->curl.easy_init();
+    if (!h->handle) {
         destroy(&h->base);
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for libcurl");
     }
