@@ -203,18 +203,6 @@ static double term_of(const struct line *line, int term) {
     return ig_link_time(&units[term], line->op, line->bytes, line->ranks);
 }
 
-/* Adds a line to the normal equations. What counts is by how much of itself a time is off, since times span four orders of
- * magnitude. */
-static void add_line(const struct line *line, double equations[N_TERMS][N_TERMS + 1]) {
-    double terms[N_TERMS + 1];
-    for (int i = 0; i < N_TERMS; i++)
-        terms[i] = term_of(line, i) / line->us;
-    terms[N_TERMS] = 1;
-    for (int i = 0; i < N_TERMS; i++)
-        for (int k = 0; k <= N_TERMS; k++)
-            equations[i][k] += terms[i] * terms[k];
-}
-
 /* By elimination. An unknown that nothing depends on (the step, where all lines are of two ranks) is 0. */
 static void solve(double equations[N_TERMS][N_TERMS + 1], double *out_solution) {
     for (int i = 0; i < N_TERMS; i++) {
@@ -229,23 +217,48 @@ static void solve(double equations[N_TERMS][N_TERMS + 1], double *out_solution) 
         out_solution[i] = equations[i][i] < 1e-30 ? 0 : equations[i][N_TERMS] / equations[i][i];
 }
 
-static void print_row(const char *name, const struct ig_link *link, const struct line *lines, size_t n) {
+/* Adds a line to the normal equations of a step by Gauss and Newton. What is sought are the logarithms of the terms' factors,
+ * which are positive; what is made least are squares of the logarithms of how many times a time is off, since times span four
+ * orders of magnitude, and those that were disturbed are too long. */
+static void add_line(const struct line *line, const double *factors, double equations[N_TERMS][N_TERMS + 1]) {
+    double parts[N_TERMS + 1], sum = 0;
+    for (int i = 0; i < N_TERMS; i++)
+        sum += parts[i] = factors[i] * term_of(line, i);
+    for (int i = 0; i < N_TERMS; i++)
+        parts[i] /= sum;
+    parts[N_TERMS] = log(line->us / sum);
+    for (int i = 0; i < N_TERMS; i++)
+        for (int k = 0; k <= N_TERMS; k++)
+            equations[i][k] += parts[i] * parts[k];
+}
+
+static struct ig_link fit_link(const char *name, const struct line *lines, size_t n) {
+    double factors[N_TERMS] = {1, 1, 1e-4}, change[N_TERMS];
+    bool has_step = false;
+    for (size_t i = 0; i < n; i++)
+        has_step |= lines[i].ranks > 2;
+    for (int turn = 0; turn < 200; turn++) {
+        double equations[N_TERMS][N_TERMS + 1] = {{0}};
+        for (size_t i = 0; i < n; i++)
+            add_line(&lines[i], factors, equations);
+        for (int i = 0; i < N_TERMS; i++)
+            equations[i][i] *= 1 + 1e-9; /* a factor may vanish */
+        solve(equations, change);
+        for (int i = 0; i < N_TERMS; i++)
+            factors[i] = fmax(factors[i] * exp(fmax(-0.5, fmin(0.5, change[i]))), 1e-12);
+    }
+    return (struct ig_link){name, factors[START], has_step ? factors[STEP] : 0, 1 / factors[PER_BYTE]};
+}
+
+static void print_row(const struct line *lines, size_t n, struct ig_link link) {
     double *off = calloc(n, sizeof *off);
     if (!off) abort();
     for (size_t i = 0; i < n; i++)
-        off[i] = fabs(ig_link_time(link, lines[i].op, lines[i].bytes, lines[i].ranks) / lines[i].us - 1);
+        off[i] = exp(fabs(log(ig_link_time(&link, lines[i].op, lines[i].bytes, lines[i].ranks) / lines[i].us)));
     qsort(off, n, sizeof *off, by_size);
-    printf("{\"%s\", %.2f, %.2f, %.1fe3}: of %zu times, half are off by %.0f%% and less, the worst by %.0f%%\n", name,
-           link->start, link->step, link->rate / 1e3, n, 100 * off[n / 2], 100 * off[n - 1]);
+    printf("{\"%s\", %.2f, %.2f, %.1fe3}: of %zu times, half are off by a factor of %.2f and less, the worst by %.2f\n",
+           link.name, link.start, link.step, link.rate / 1e3, n, off[n / 2], off[n - 1]);
     free(off);
-}
-
-static void fit_lines(const char *name, const struct line *lines, size_t n) {
-    double equations[N_TERMS][N_TERMS + 1] = {{0}}, found[N_TERMS];
-    for (size_t i = 0; i < n; i++)
-        add_line(&lines[i], equations);
-    solve(equations, found);
-    print_row(name, &(struct ig_link){name, found[START], found[STEP], 1 / found[PER_BYTE]}, lines, n);
 }
 
 static int fit(const char *name) {
@@ -260,9 +273,9 @@ static int fit(const char *name) {
         return 3;
     }
     fputs("medians      ", stdout);
-    fit_lines(name, lines[0], n);
+    print_row(lines[0], n, fit_link(name, lines[0], n));
     fputs("least times  ", stdout);
-    fit_lines(name, lines[1], n);
+    print_row(lines[1], n, fit_link(name, lines[1], n));
     return 0;
 }
 
