@@ -54,7 +54,7 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
     return INGOT_OK;
 }
 
-/* From here on NCCL is faster. */
+/* NCCL with its 8 blocks takes longer up to here: 128 us for 16 MiB between two H100, where windows take 119. */
 #define MOST_BYTES ((size_t)64 << 20)
 
 enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step, bool *out_chosen,
