@@ -62,6 +62,7 @@ static enum ingot_status make_views(struct ingot_engine *engine, uint32_t ranks,
     const struct ig_group *seat = engine->group ? engine->group->seat : NULL;
     engine->n_views = seat ? 1 : ranks;
     if (seat) ranks = ig_group_ranks(seat);
+    engine->file.seats = (struct ig_plan_seats){ranks, seat ? ig_group_rank(seat) : 0, engine->n_views};
     engine->views =
         ig_allocate(engine->allocator, engine->n_views * sizeof *engine->views, _Alignof(struct ig_engine_file));
     if (!engine->views) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");

@@ -5,7 +5,7 @@
 
 struct checker {
     const struct ig_plan *plan;
-    uint64_t n_slots, code_size, weights_size;
+    uint64_t n_slots, code_size, weights_size, section; /* weights_size: with copies, section: without */
     struct ingot_error *error;
     uint8_t depth[IG_PLAN_MAX_SUBPLANS]; /* nesting depth of the bodies claimed by a step; 0: unclaimed */
     uint8_t ranks[IG_PLAN_MAX_SUBPLANS]; /* of a main plan: the ranks that it is for; 0: it is none */
@@ -158,6 +158,8 @@ static enum ingot_status check_buffer(const struct checker *c, const struct ig_s
         return INGOT_OK;
     case IG_PLAN_WEIGHT:
         REQUIRE(c, (uint64_t)buffer->index * 64 <= c->weights_size, "buffer %u lies beyond the weights", index);
+        REQUIRE(c, !c->plan->n_copies || ig_plan_copies_hold(c->plan, c->section, buffer),
+                "buffer %u lies in no copy of weights", index);
         return INGOT_OK;
     case IG_PLAN_ALIAS:
         /* Of an earlier one only, so that chains of aliases end. */
@@ -176,6 +178,24 @@ static enum ingot_status check_calls(const struct checker *c) {
         const char *wrong = ig_library_call_error(&c->plan->calls[i]);
         REQUIRE(c, !wrong, "library call %u has %s", i, wrong);
     }
+    return INGOT_OK;
+}
+
+/* Sets the size of the weights, to which the copies belong. */
+static enum ingot_status check_copies(struct checker *c) {
+    uint64_t end = c->weights_size, size, span;
+    for (uint32_t i = 0; i < c->plan->n_copies; i++) {
+        const struct ig_weight_copy *copy = &c->plan->copies[i];
+        bool follows = copy->to == (end + 63) / 64 * 64 || (i > 0 && copy->to == end);
+        REQUIRE(c, follows, "copy %u of weights has no place of its own", i);
+        bool exists = copy->piece > 0 && copy->count > 0 && !__builtin_mul_overflow(copy->piece, copy->count, &size) &&
+                      size <= INT64_MAX / 2 && end <= INT64_MAX / 2 &&
+                      !__builtin_mul_overflow(copy->stride, copy->count - 1, &span) && copy->from <= c->weights_size &&
+                      span <= c->weights_size - copy->from && copy->piece <= c->weights_size - copy->from - span;
+        REQUIRE(c, exists, "copy %u is of what lies beyond the weights", i);
+        end = copy->to + size;
+    }
+    c->weights_size = ig_plan_copies_end(c->plan, c->weights_size);
     return INGOT_OK;
 }
 
@@ -471,7 +491,8 @@ static enum ingot_status check_total(const struct checker *c) {
 
 enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, uint64_t weights_size,
                                 struct ingot_error *error) {
-    struct checker c = {plan, (uint64_t)plan->n_symbols + plan->n_instrs, code_size, weights_size, error, {0}, {0}};
+    struct checker c = {
+        plan, (uint64_t)plan->n_symbols + plan->n_instrs, code_size, weights_size, weights_size, error, {0}, {0}};
     REQUIRE(&c, c.n_slots + plan->n_demand_instrs < IG_PLAN_NONE, "there are too many numbers");
     REQUIRE(&c, plan->n_subplans >= 1 && plan->n_subplans <= IG_PLAN_MAX_SUBPLANS, "there are %u plans, not 1 to %d",
             plan->n_subplans, IG_PLAN_MAX_SUBPLANS);
@@ -479,6 +500,7 @@ enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, 
     IG_TRY(check_shape_program(&c));
     IG_TRY(check_calls(&c));
     IG_TRY(check_collectives(&c));
+    IG_TRY(check_copies(&c));
     IG_TRY(check_kernels(&c));
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_ranges(&c, i));

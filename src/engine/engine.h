@@ -68,8 +68,10 @@ struct ig_engine_file {
     struct ig_refit_tables refit;
     bool stripped; /* it cannot run: `weights` are only those without a recipe, one behind the other */
     const unsigned char *weights;
-    size_t weights_size;              /* of all of them */
-    size_t stored_size;               /* of those in the file: less if it is stripped */
+    size_t weights_size;        /* of all of them, copies behind the section included (plan.h) */
+    size_t section_size;        /* without these */
+    size_t stored_size;         /* of those in the file: less if it is stripped */
+    struct ig_plan_seats seats; /* whose copies this process needs: one rank's, unless the loader says otherwise */
     const uint64_t *weight_checksums; /* one per IG_ENGINE_CHUNK bytes of weights */
     const void *explanation;          /* JSON, compressed */
     size_t explanation_size;

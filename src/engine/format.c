@@ -8,6 +8,7 @@ const struct ig_part_rule ig_part_rules[IG_PART_COUNT] = {
     [IG_PART_SHAPE_PROGRAM] = {"shape program", sizeof(struct ig_shape_instr), IG_ENGINE_ALIGNMENT},
     [IG_PART_SUBPLANS] = {"plans", sizeof(struct ig_subplan), IG_ENGINE_ALIGNMENT},
     [IG_PART_RANKS] = {"ranks", sizeof(struct ig_plan_rank), IG_ENGINE_ALIGNMENT},
+    [IG_PART_COPIES] = {"copies of weights", sizeof(struct ig_weight_copy), IG_ENGINE_ALIGNMENT},
     [IG_PART_BUFFERS] = {"buffers", sizeof(struct ig_plan_buffer), IG_ENGINE_ALIGNMENT},
     [IG_PART_STEPS] = {"steps", sizeof(struct ig_plan_step), IG_ENGINE_ALIGNMENT},
     [IG_PART_OPERANDS] = {"operands", sizeof(uint32_t), IG_ENGINE_ALIGNMENT},

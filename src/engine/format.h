@@ -38,6 +38,7 @@ enum ig_part {
     IG_PART_SHAPE_PROGRAM,
     IG_PART_SUBPLANS,
     IG_PART_RANKS,
+    IG_PART_COPIES,
     IG_PART_BUFFERS,
     IG_PART_STEPS,
     IG_PART_OPERANDS,
@@ -99,6 +100,7 @@ struct ig_engine_header {
 _Static_assert(sizeof(struct ig_engine_header) == 144 + 24 * IG_PART_COUNT, "no padding in the header");
 _Static_assert(sizeof(struct ig_plan_tensor) == 24 + 8 * INGOT_MAX_RANK, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_symbol) == 40 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
+_Static_assert(sizeof(struct ig_weight_copy) == 40, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_rank) == 16, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_step) == 72 && sizeof(struct ig_plan_kernel) == 224, "no padding in records");

@@ -72,7 +72,7 @@ enum ig_plan_buffer_kind {
     IG_PLAN_ARENA,  /* in the arena, live from step `first` to step `last` */
     IG_PLAN_INPUT,  /* index: the plan's input; bound memory, written by an output alone that updates it */
     IG_PLAN_OUTPUT, /* index: the plan's output; bound memory */
-    IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section */
+    IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section, and the copies behind it */
     IG_PLAN_ALIAS,  /* memory of buffer `index` (a reshape, a part) at byte offset slot `offset` */
     IG_PLAN_SEAT,   /* CUDA: this rank's struct ig_window_seat (base/window.h); index 0; for alternatives of collectives */
 };
@@ -176,9 +176,19 @@ struct ig_plan_rank {
     uint32_t reserved;
 };
 
+/*
+ * Weights that are put together from others, when they are loaded: `count` pieces of so many bytes, `stride` from one to the next, which
+ * lie in the weights section from `from` on and become one piece at `to`. These places follow the section, as if it went on: copies
+ * lie one behind the other, from its end on, at multiples of 64 or where the one before ends. A rank's part of a weight that
+ * is stored for fewer ranks is such copies, or, where it is one piece, a buffer within the stored one.
+ */
+struct ig_weight_copy {
+    uint64_t to, from, piece, stride, count;
+};
+
 struct ig_plan {
     uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_calls, n_collectives,
-        n_subplans, n_ranks, n_checks, n_demand_instrs, n_demands;
+        n_subplans, n_ranks, n_copies, n_checks, n_demand_instrs, n_demands;
     uint32_t strings_size;
     const struct ig_plan_symbol *symbols;
     const struct ig_shape_instr *instrs;
@@ -192,6 +202,7 @@ struct ig_plan {
     const struct ig_collective *collectives;
     const struct ig_subplan *subplans; /* subplan 0 is the main plan */
     const struct ig_plan_rank *ranks;  /* of main plans; none: subplan 0 is for one rank */
+    const struct ig_weight_copy *copies;
     const struct ig_plan_check *checks;
     const struct ig_shape_instr *demand_instrs;
     const struct ig_plan_demand *demands;
@@ -202,6 +213,21 @@ struct ig_plan {
 uint32_t ig_plan_rank_subplan(const struct ig_plan *plan, uint32_t ranks, uint32_t rank);
 /* The numbers of ranks that the plan has main plans for, ascending: fills at most `capacity`, returns how many there are. */
 uint32_t ig_plan_degrees(const struct ig_plan *plan, uint32_t *out_degrees, uint32_t capacity);
+
+/* Where the copies behind a section of so many bytes end, at a multiple of 64. */
+uint64_t ig_plan_copies_end(const struct ig_plan *plan, uint64_t section);
+
+/* The bytes of a buffer, where they are the same for all shapes; else UINT64_MAX. */
+uint64_t ig_plan_fixed_bytes(const struct ig_plan *plan, const struct ig_plan_buffer *buffer);
+/* Does a buffer of weights lie within the section, or within copies that follow each other, whatever the shapes? */
+bool ig_plan_copies_hold(const struct ig_plan *plan, uint64_t section, const struct ig_plan_buffer *weight);
+
+/* The ranks of a process: `count` of `ranks`, from `first` on. */
+struct ig_plan_seats {
+    uint32_t ranks, first, count;
+};
+/* By copy: is it in a weight that these ranks read? */
+void ig_plan_copies_find(const struct ig_plan *plan, struct ig_plan_seats seats, bool *out_used);
 
 /* A CPU kernel's function type. */
 typedef void (*ig_cpu_kernel)(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch);

@@ -125,6 +125,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .n_collectives = RECORDS(h, IG_PART_COLLECTIVES),
         .n_subplans = RECORDS(h, IG_PART_SUBPLANS),
         .n_ranks = RECORDS(h, IG_PART_RANKS),
+        .n_copies = RECORDS(h, IG_PART_COPIES),
         .n_checks = RECORDS(h, IG_PART_CHECKS),
         .n_demand_instrs = RECORDS(h, IG_PART_DEMAND_PROGRAM),
         .n_demands = RECORDS(h, IG_PART_DEMANDS),
@@ -140,6 +141,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .collectives = PART(f, h, IG_PART_COLLECTIVES),
         .subplans = PART(f, h, IG_PART_SUBPLANS),
         .ranks = PART(f, h, IG_PART_RANKS),
+        .copies = PART(f, h, IG_PART_COPIES),
         .checks = PART(f, h, IG_PART_CHECKS),
         .demand_instrs = PART(f, h, IG_PART_DEMAND_PROGRAM),
         .demands = PART(f, h, IG_PART_DEMANDS),
@@ -170,11 +172,14 @@ static enum ingot_status check_plan(struct ig_engine_file *file, struct ingot_er
     const struct ig_refit_tables *refit = &file->refit;
     IG_TRY(ig_refit_check(refit, INT64_MAX - IG_ENGINE_ALIGNMENT, error));
     uint64_t size = ig_refit_weights_size(refit);
-    file->weights_size = (size_t)size;
+    file->section_size = (size_t)size;
+    file->seats = (struct ig_plan_seats){1, 0, 1};
     if (file->stored_size != (file->stripped ? ig_refit_kept_size(refit) : size))
         return IG_ERR(error, INGOT_BAD_ENGINE, "there are %zu bytes of weights, which is not what the table says",
                       file->stored_size);
-    return ig_plan_check(&file->plan, file->code_size, size, error);
+    IG_TRY(ig_plan_check(&file->plan, file->code_size, size, error));
+    file->weights_size = (size_t)ig_plan_copies_end(&file->plan, size);
+    return INGOT_OK;
 }
 
 static void release_plan(struct ig_engine_file *f) {

@@ -20,13 +20,6 @@ uint64_t ig_refit_kept_size(const struct ig_refit_tables *t) {
     return size;
 }
 
-/* The bytes of a buffer, where they are the same for all shapes; else UINT64_MAX. */
-static uint64_t fixed_bytes(const struct ig_plan *plan, const struct ig_plan_buffer *buffer) {
-    if (buffer->bytes < plan->n_symbols || buffer->bytes - plan->n_symbols >= plan->n_instrs) return UINT64_MAX;
-    const struct ig_shape_instr *instr = &plan->instrs[buffer->bytes - plan->n_symbols];
-    return instr->op == IG_SHAPE_CONST ? (uint64_t)instr->value : UINT64_MAX;
-}
-
 /* The first weight that ends behind a byte. */
 static uint32_t first_behind(const struct ig_refit_tables *t, uint64_t offset) {
     uint32_t low = 0, high = t->n_weights;
@@ -46,12 +39,16 @@ void ig_refit_find_apart(const struct ig_refit_tables *t, const struct ig_plan *
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const struct ig_plan_buffer *buffer = &plan->buffers[b];
         if (buffer->kind != IG_PLAN_WEIGHT) continue;
-        const uint64_t begin = 64 * (uint64_t)buffer->index, bytes = fixed_bytes(plan, buffer);
+        const uint64_t begin = 64 * (uint64_t)buffer->index, bytes = ig_plan_fixed_bytes(plan, buffer);
         for (uint32_t i = first_behind(t, begin); i < t->n_weights; i++) {
             const struct ig_weight_entry *w = &t->weights[i];
             if (w->offset >= begin && w->offset - begin >= bytes) break;
             if (w->offset != begin || bytes > w->size) out_apart[i] = false;
         }
+    }
+    for (uint32_t k = 0; k < plan->n_copies; k++) { /* each is of one weight */
+        uint32_t i = first_behind(t, plan->copies[k].from);
+        if (i < t->n_weights) out_apart[i] = false;
     }
 }
 

@@ -141,6 +141,7 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_SHAPE_PROGRAM, p->instrs, p->n_instrs);
     set_part(w, IG_PART_SUBPLANS, p->subplans, p->n_subplans);
     set_part(w, IG_PART_RANKS, p->ranks, p->n_ranks);
+    set_part(w, IG_PART_COPIES, p->copies, p->n_copies);
     set_part(w, IG_PART_BUFFERS, p->buffers, p->n_buffers);
     set_part(w, IG_PART_STEPS, p->steps, p->n_steps);
     set_part(w, IG_PART_OPERANDS, p->operands, p->n_operands);

@@ -210,7 +210,7 @@ static enum ingot_status bring_all(struct ig_device *device, const struct ig_wei
                                    const struct ig_weight_set *host, struct ingot_error *error) {
     for (uint32_t i = 0; i < to->places.n_spans; i++) {
         const struct ig_weight_span *span = &to->spans[i];
-        if (span->is_borrowed) continue;
+        if (span->is_borrowed || span->is_absent) continue;
         IG_TRY(bring(device, (void *)(uintptr_t)span->address, ig_weight_address(&host->places, span->begin),
                      (size_t)(span->end - span->begin), error));
     }
@@ -420,6 +420,18 @@ static enum ingot_status send_changes(const struct ig_resident_store *store, str
     return INGOT_OK;
 }
 
+/* What is put together of weights, of which some differ. */
+static enum ingot_status send_copies(struct upload *upload, const struct ig_weight_set *to,
+                                     const struct ig_weight_set *from, struct ingot_error *error) {
+    for (uint32_t i = 0; i < to->places.n_spans; i++) {
+        const struct ig_weight_span *span = &to->spans[i];
+        if (!span->is_copied || span->is_absent) continue;
+        IG_TRY(send_pieces(upload, (char *)(uintptr_t)span->address, ig_weight_address(&from->places, span->begin),
+                           (size_t)(span->end - span->begin), error));
+    }
+    return INGOT_OK;
+}
+
 /* A device's set with the new weights: a spare one, or a copy of the current one, made there. */
 static enum ingot_status bring_changes(const struct ig_resident_store *store, struct ig_residence *residence,
                                        const struct ig_weight_set *host, struct ig_weight_set **out_set,
@@ -443,6 +455,7 @@ static enum ingot_status bring_changes(const struct ig_resident_store *store, st
         if (status == INGOT_OK) memcpy(set->made, current->made, set->n_weights * sizeof *set->made);
     }
     if (status == INGOT_OK) status = send_changes(store, &upload, set, host, error);
+    if (status == INGOT_OK) status = send_copies(&upload, set, host, error);
     if (status == INGOT_OK) status = device->api->stream_wait(device, upload.stream, error);
     if (status != INGOT_OK) memset(set->made, 0xff, set->n_weights * sizeof *set->made);
     end_upload(&upload);
@@ -469,6 +482,7 @@ enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store
                                                  struct ig_weight_set *set, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
     mark_stale(set, change->stale, store->refits + 1);
+    ig_weight_set_put_together(set, &store->file->plan);
     enum ingot_status status = refuse_shared(store, error);
     if (status == INGOT_OK) status = check_borrowed(store, change, error);
     if (status == INGOT_OK) status = publish(store, set, error);

@@ -11,6 +11,8 @@ struct ig_weight_span {
     uint64_t begin, end; /* in the section */
     const void *address;
     bool is_borrowed; /* one weight, in the caller's memory */
+    bool is_copied;   /* behind the section: put together from weights of it (engine/plan.h) */
+    bool is_absent;   /* copies that no rank of this process reads; there is no address */
 };
 
 struct ig_weight_places {
@@ -33,11 +35,12 @@ static inline void *ig_weight_address(const struct ig_weight_places *places, uin
     return (void *)((uintptr_t)span->address + (size_t)(offset - span->begin));
 }
 
-/* Without what is borrowed. */
+/* Without what is borrowed, and what is absent. */
 static inline uint64_t ig_weight_own_bytes(const struct ig_weight_places *places) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < places->n_spans; i++) {
-        if (!places->spans[i].is_borrowed) bytes += places->spans[i].end - places->spans[i].begin;
+        if (!places->spans[i].is_borrowed && !places->spans[i].is_absent)
+            bytes += places->spans[i].end - places->spans[i].begin;
     }
     return bytes;
 }

@@ -17,6 +17,21 @@ static void add_span(struct ig_weight_set *set, uint64_t begin, uint64_t end, co
         (struct ig_weight_span){.begin = begin, .end = end, .address = borrowed, .is_borrowed = borrowed != NULL};
 }
 
+/* Spans of copies that are needed, and of those that are not. */
+static void add_copies(struct ig_weight_set *set, const struct ig_engine_file *file) {
+    const struct ig_plan *plan = &file->plan;
+    uint64_t at = file->section_size;
+    for (uint32_t i = 0; i < plan->n_copies; i++) {
+        bool ends = i + 1 == plan->n_copies || set->used[i + 1] != set->used[i];
+        if (!ends) continue;
+        uint64_t end = i + 1 == plan->n_copies ? file->weights_size : plan->copies[i + 1].to;
+        add_span(set, at, end, NULL);
+        set->spans[set->places.n_spans - 1].is_copied = true;
+        set->spans[set->places.n_spans - 1].is_absent = !set->used[i];
+        at = end;
+    }
+}
+
 /* Divides the section where weights are borrowed; the bytes that fill up behind one count as its own. */
 static void divide(struct ig_weight_set *set, const struct ig_engine_file *file) {
     uint64_t at = 0;
@@ -28,7 +43,8 @@ static void divide(struct ig_weight_set *set, const struct ig_engine_file *file)
         add_span(set, w->offset, end, set->borrowed[i]);
         at = end;
     }
-    if (at < file->weights_size || at == 0) add_span(set, at, file->weights_size, NULL);
+    if (at < file->section_size || at == 0) add_span(set, at, file->section_size, NULL);
+    add_copies(set, file);
 }
 
 static uint64_t next_number(void) {
@@ -42,14 +58,16 @@ static bool has_all(const struct ig_weight_set *set) {
 }
 
 void ig_weight_set_use(struct ig_weight_set *set, void *memory) {
-    uint64_t place = 0;
+    uint64_t place = 0, copied = 0;
     set->memory = memory;
     set->places.number = next_number();
     for (uint32_t i = 0; i < set->places.n_spans; i++) {
         struct ig_weight_span *span = &set->spans[i];
-        if (span->is_borrowed) continue;
-        span->address = (char *)memory + (has_all(set) ? span->begin : place);
-        place += span->end - span->begin;
+        if (span->is_borrowed || span->is_absent) continue;
+        uint64_t *next = has_all(set) && span->is_copied ? &copied : &place;
+        char *from = next == &copied ? set->copies : memory;
+        span->address = from + (has_all(set) && !span->is_copied ? span->begin : *next);
+        *next += span->end - span->begin;
     }
 }
 
@@ -76,31 +94,54 @@ void ig_weight_set_borrow(struct ig_weight_set *set, const struct ig_refit_table
 
 /* ---- Sets -------------------------------------------------------------------------------------------------------- */
 
-static size_t tables_size(uint32_t n_weights) {
+static size_t n_spans(uint32_t n_weights, uint32_t n_copies) {
+    return 2 * (size_t)n_weights + 1 + n_copies;
+}
+
+static size_t tables_size(uint32_t n_weights, uint32_t n_copies) {
     return (size_t)n_weights * (sizeof(uint64_t) + sizeof(void *)) +
-           (2 * (size_t)n_weights + 1) * sizeof(struct ig_weight_span);
+           n_spans(n_weights, n_copies) * sizeof(struct ig_weight_span) + n_copies * sizeof(bool);
+}
+
+/* The bytes of the copies that are needed. */
+static size_t copies_size(const struct ig_weight_set *set) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < set->places.n_spans; i++) {
+        const struct ig_weight_span *span = &set->spans[i];
+        if (span->is_copied && !span->is_absent) bytes += span->end - span->begin;
+    }
+    return (size_t)bytes;
 }
 
 /* Without memory. NULL: there is none for it. */
 static struct ig_weight_set *new_set(const struct ig_engine_file *file, enum ig_weight_memory kind,
                                      const void *const *borrowed, const struct ingot_allocator *allocator) {
-    const uint32_t n = file->refit.n_weights;
+    const uint32_t n = file->refit.n_weights, n_copies = file->plan.n_copies;
     struct ig_weight_set *set = ig_allocate(allocator, sizeof *set, _Alignof(struct ig_weight_set));
     if (!set) return NULL;
-    set->spans = ig_allocate(allocator, tables_size(n), _Alignof(struct ig_weight_span));
+    set->spans = ig_allocate(allocator, tables_size(n, n_copies), _Alignof(struct ig_weight_span));
     if (!set->spans) {
         ig_release(allocator, set, sizeof *set);
         return NULL;
     }
     set->kind = kind;
     set->n_weights = n;
-    set->made = (uint64_t *)(set->spans + 2 * (size_t)n + 1);
+    set->n_copies = n_copies;
+    set->made = (uint64_t *)(set->spans + n_spans(n, n_copies));
     set->borrowed = (const void **)(set->made + n);
+    bool *used = (bool *)(set->borrowed + n);
+    ig_plan_copies_find(&file->plan, file->seats, used);
+    set->used = used;
     if (borrowed && n) memcpy(set->borrowed, borrowed, n * sizeof *borrowed);
     divide(set, file);
     set->places.spans = set->spans;
     set->places.number = next_number();
-    set->size = has_all(set) ? file->weights_size : (size_t)ig_weight_own_bytes(&set->places);
+    set->size = has_all(set) ? file->section_size : (size_t)ig_weight_own_bytes(&set->places);
+    set->copies_size = has_all(set) ? copies_size(set) : 0;
+    if (set->copies_size && !(set->copies = ig_allocate(allocator, set->copies_size, 64))) {
+        ig_weight_set_destroy(set, NULL, allocator);
+        return NULL;
+    }
     return set;
 }
 
@@ -109,13 +150,16 @@ void ig_weight_set_destroy(struct ig_weight_set *set, struct ig_device *device,
     if (!set) return;
     switch (set->kind) {
     case IG_WEIGHTS_FILE: break;
-    case IG_WEIGHTS_MAPPED: ig_file_unmap_private(set->memory, set->size); break;
+    case IG_WEIGHTS_MAPPED:
+        if (set->memory) ig_file_unmap_private(set->memory, set->size);
+        break;
     case IG_WEIGHTS_ALLOCATED: ig_release(allocator, set->memory, set->size); break;
     case IG_WEIGHTS_DEVICE:
         if (set->memory && device) device->api->release(device, set->memory, set->size);
         break;
     }
-    ig_release(allocator, set->spans, tables_size(set->n_weights));
+    ig_release(allocator, set->copies, set->copies_size);
+    ig_release(allocator, set->spans, tables_size(set->n_weights, set->n_copies));
     ig_release(allocator, set, sizeof *set);
 }
 
@@ -124,6 +168,7 @@ enum ingot_status ig_weight_set_of_file(const struct ig_engine_file *file, const
     struct ig_weight_set *set = new_set(file, IG_WEIGHTS_FILE, NULL, allocator);
     if (!set) return no_memory(sizeof *set, error);
     ig_weight_set_use(set, (void *)(uintptr_t)file->weights);
+    ig_weight_set_put_together(set, &file->plan);
     *out_set = set;
     return INGOT_OK;
 }
@@ -145,7 +190,8 @@ static void place_all(const struct ig_engine_file *file, struct ig_weight_set *s
     for (uint32_t i = 0; i < set->places.n_spans; i++) {
         const struct ig_weight_span *span = &set->spans[i];
         size_t size = (size_t)(span->end - span->begin);
-        if (!span->is_borrowed && size) memcpy((void *)(uintptr_t)span->address, file->weights + span->begin, size);
+        if (!span->is_borrowed && !span->is_copied && size)
+            memcpy((void *)(uintptr_t)span->address, file->weights + span->begin, size);
     }
 }
 
@@ -185,6 +231,17 @@ enum ingot_status ig_weight_set_copy(const struct ig_engine_file *file, const st
     if (current) ig_weight_set_follow(set, current, &file->refit, NULL);
     *out_set = set;
     return INGOT_OK;
+}
+
+void ig_weight_set_put_together(struct ig_weight_set *set, const struct ig_plan *plan) {
+    for (uint32_t i = 0; i < plan->n_copies; i++) {
+        const struct ig_weight_copy *copy = &plan->copies[i];
+        if (!set->used[i]) continue;
+        char *to = ig_weight_address(&set->places, copy->to);
+        const char *from = ig_weight_address(&set->places, copy->from);
+        for (uint64_t k = 0; k < copy->count; k++)
+            memcpy(to + k * copy->piece, from + k * copy->stride, (size_t)copy->piece);
+    }
 }
 
 void ig_weight_set_follow(struct ig_weight_set *set, const struct ig_weight_set *current,

@@ -25,11 +25,14 @@ struct ig_weight_set {
     enum ig_weight_memory kind;
     void *memory; /* its own; of a mapping, the weights' first page */
     size_t size;
+    void *copies; /* of a file or a mapping: memory for what is put together, which else is in `memory` too */
+    size_t copies_size;
     size_t users;                 /* contexts that are bound to it */
     uint64_t *made;               /* by weight: the number of the refit that made it; 0: it is the file's */
     const void **borrowed;        /* by weight: where it is in the caller's memory; NULL: in the set's own */
-    struct ig_weight_span *spans; /* room for 2 n_weights + 1 */
-    uint32_t n_weights;
+    const bool *used;             /* by copy of the plan: does this process need it? */
+    struct ig_weight_span *spans; /* room for 2 n_weights + 1 + n_copies */
+    uint32_t n_weights, n_copies;
     struct ig_weight_set *next;
 };
 
@@ -58,6 +61,9 @@ void ig_weight_set_use(struct ig_weight_set *set, void *memory);
 bool ig_weight_set_has_layout(const struct ig_weight_set *set, const void *const *borrowed);
 /* Reads borrowed weights, of a set with that layout, in other places from now on. */
 void ig_weight_set_borrow(struct ig_weight_set *set, const struct ig_refit_tables *tables, const void *const *borrowed);
+
+/* Puts together, in a host set, what is made of several pieces of its weights. */
+void ig_weight_set_put_together(struct ig_weight_set *set, const struct ig_plan *plan);
 
 /* Brings a host set up to date with another, but for the weights that are stale anyway. */
 void ig_weight_set_follow(struct ig_weight_set *set, const struct ig_weight_set *current,

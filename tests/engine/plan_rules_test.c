@@ -276,6 +276,54 @@ static void test_collective_rules(void **state) {
     expect_broken(&plan, "step 0: operand 1 is buffer 4294967295 of 2");
 }
 
+static void test_copy_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_buffer changed[COUNT(buffers)];
+    struct ig_weight_copy copies[2];
+    uint32_t weight = 0;
+    struct ingot_error error;
+    memcpy(changed, buffers, sizeof changed);
+    while (changed[weight].kind != IG_PLAN_WEIGHT)
+        weight++;
+    const uint64_t bytes = ig_plan_fixed_bytes(&plan, &changed[weight]);
+    assert_in_range(bytes, 1, SMALL_WEIGHTS / 2);
+    const struct ig_weight_copy good = {SMALL_WEIGHTS, 0, bytes, 0, 1};
+    plan.buffers = changed;
+    plan.copies = copies;
+    plan.n_copies = 2;
+#define COPIES(a, b) (copies[0] = (a), copies[1] = (b))
+#define COPY(...) ((struct ig_weight_copy){__VA_ARGS__})
+    COPIES(good, COPY(SMALL_WEIGHTS + bytes, 1, 3, 8, 4));
+    assert_int_equal(ig_plan_check(&plan, SMALL_CODE, SMALL_WEIGHTS, &error), INGOT_OK);
+    changed[weight].index = SMALL_WEIGHTS / 64;
+    assert_int_equal(ig_plan_check(&plan, SMALL_CODE, SMALL_WEIGHTS, &error), INGOT_OK);
+    changed[weight].index++;
+    expect_broken(&plan, "lies in no copy of weights");
+    changed[weight].index = SMALL_WEIGHTS / 64;
+    COPIES(COPY(SMALL_WEIGHTS, 0, 1, 0, 1),
+           COPY(SMALL_WEIGHTS + 64, 0, bytes, 0, 1)); /* of one byte, if bytes are more */
+    if (bytes > 1) expect_broken(&plan, "lies in no copy of weights");
+    changed[weight].index = buffers[weight].index;
+    COPIES(COPY(SMALL_WEIGHTS - 64, 0, 1, 0, 1), good);
+    expect_broken(&plan, "copy 0 of weights has no place of its own");
+    COPIES(good, COPY(SMALL_WEIGHTS, 0, 1, 0, 1));
+    expect_broken(&plan, "copy 1 of weights has no place of its own");
+    const struct ig_weight_copy wrong[] = {
+        {SMALL_WEIGHTS, 0, 0, 0, 1},
+        {SMALL_WEIGHTS, 0, 1, 0, 0},
+        {SMALL_WEIGHTS, SMALL_WEIGHTS, 1, 0, 1},
+        {SMALL_WEIGHTS, 1, SMALL_WEIGHTS, 0, 1},
+        {SMALL_WEIGHTS, 0, 1, SMALL_WEIGHTS, 2},
+        {SMALL_WEIGHTS, 0, UINT64_MAX, 0, 2},
+        {SMALL_WEIGHTS, 0, 1, UINT64_MAX, 3},
+        {SMALL_WEIGHTS, UINT64_MAX, 2, 1, 1},
+    };
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        COPIES(wrong[i], good);
+        expect_broken(&plan, "copy 0 is of what lies beyond the weights");
+    }
+}
+
 /* The small plan for two ranks: the second has no steps. */
 struct ranked {
     struct ig_plan plan;
@@ -462,6 +510,7 @@ int main(void) {
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_collective_rules),
+        cmocka_unit_test(test_copy_rules),
         cmocka_unit_test(test_rank_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_dealt_sizes),

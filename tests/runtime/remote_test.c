@@ -706,7 +706,7 @@ static void weights_are_brought_once(void **state) {
     for (size_t i = 0; i < 14 << 20; i++)
         weights[i] = (unsigned char)(i * 31 + (i >> 13));
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        struct ig_engine_file file = {.weights = weights, .weights_size = sizes[s]};
+        struct ig_engine_file file = {.weights = weights, .weights_size = sizes[s], .section_size = sizes[s]};
         struct ig_resident_store store;
         ig_resident_store_init(&store, &file, &allocator.base);
         struct asker askers[4];

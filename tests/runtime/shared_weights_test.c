@@ -35,7 +35,11 @@ static enum ingot_status open_gpu(int ordinal, const struct ingot_allocator *all
 }
 
 static void begin(struct user *u) {
-    *u = (struct user){.file = {.weights = bytes, .weights_size = WEIGHTS, .code = code.bytes, .code_size = code.size}};
+    *u = (struct user){.file = {.weights = bytes,
+                                .weights_size = WEIGHTS,
+                                .section_size = WEIGHTS,
+                                .code = code.bytes,
+                                .code_size = code.size}};
     counting_allocator_init(&u->allocator);
     ig_resident_store_init(&u->store, &u->file, &u->allocator.base);
 }
@@ -174,7 +178,7 @@ static void only_its_memory_is_imported(void **state) {
     check_weights(&a);
     /* Memory that is too small for this engine. */
     begin(&b);
-    b.file.weights_size = 64;
+    b.file.weights_size = b.file.section_size = 64;
     int small = export(&b);
     end(&a);
     begin(&a);
@@ -288,7 +292,7 @@ static void too_much_is_out_of_memory(void **state) {
     refused(&a, try_export(&a, &descriptor), INGOT_OUT_OF_MEMORY,
             "cannot allocate 4194304 bytes of GPU memory to share");
     driver.cuda->memory = (size_t)1 << 30;
-    a.file.weights_size = SIZE_MAX - 5;
+    a.file.weights_size = a.file.section_size = SIZE_MAX - 5;
     refused(&a, try_export(&a, &descriptor), INGOT_OUT_OF_MEMORY, "out of GPU memory");
     end(&a);
 }

@@ -157,7 +157,7 @@ enum ingot_status ig_context_create(const struct ig_engine_file *file, const str
                                          .group = config->group,
                                          .stop = &context->stop,
                                          .allocator = config->allocator};
-    context->file_span = (struct ig_weight_span){.end = file->weights_size, .address = file->weights};
+    context->file_span = (struct ig_weight_span){.end = file->section_size, .address = file->weights};
     context->file_places = (struct ig_weight_places){.n_spans = 1, .spans = &context->file_span};
     context->plan = &file->plan;
     if (config->machine) context->machine = *config->machine;

@@ -35,6 +35,7 @@ struct ig_engine_file tiny_file(const struct tiny_plan *tiny) {
                                    .code_size = tiny->code.size,
                                    .weights = tiny->weights,
                                    .weights_size = sizeof tiny->weights,
+                                   .section_size = sizeof tiny->weights,
                                    .explanation = "{}"};
 }
 
