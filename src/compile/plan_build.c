@@ -8,6 +8,7 @@
 #include "compile/demands.h"
 #include "compile/same_weights.h"
 #include "compile/slots.h"
+#include "compile/weight_parts.h"
 #include "ir/build.h"
 #include "ir/part.h"
 #include "ir/rows/rows.h"
@@ -24,7 +25,10 @@ struct tables {
     struct ig_map string_of;
     uint64_t weights_size;
     struct ig_same_weights same; /* of an engine for several ranks */
-    struct ig_map stored;        /* class of a weight -> its offset / 64 */
+    struct ig_map stored;        /* class of a weight -> its offset / 64, with COPIED if it is from the first copy on */
+    struct ig_weight_parts parts;
+    IG_VEC(struct ig_weight_copy) copies; /* `to` counts from the first one */
+    uint64_t copies_size;
     bool has_ranks;
     IG_VEC(struct ig_collective) collectives;
     IG_VEC(struct ig_plan_tensor) tensors;
@@ -134,20 +138,43 @@ static uint64_t add_parts(struct level *l, ig_value v, enum ingot_dtype as, uint
     return offset;
 }
 
-/* What several ranks need alike is stored once. */
-static uint32_t add_weight(struct level *l, ig_value v) {
-    struct tables *t = l->t;
-    uint32_t class = 0, known;
-    if (t->has_ranks) {
-        class = ig_same_weights_class(&t->same, l->g, v);
-        if (ig_map_get(&t->stored, &class, sizeof class, &known)) return known;
+#define COPIED 0x80000000u
+
+/* A part of a stored weight: where it lies if it is one piece, else copies. */
+static uint32_t add_part_of_weight(struct tables *t, const struct ig_weight_part *part) {
+    const struct ig_weight_copy *first = &t->parts.copies.at[part->first];
+    if (part->count == 1 && first->count == 1 && first->from % 64 == 0) return (uint32_t)(first->from / 64);
+    const uint64_t offset = t->copies_size;
+    for (uint32_t i = 0; i < part->count; i++) {
+        struct ig_weight_copy copy = first[i];
+        copy.to = t->copies_size;
+        IG_PUSH(t->job, &t->copies, copy);
+        t->copies_size += copy.piece * copy.count;
     }
+    t->copies_size = (t->copies_size + 63) / 64 * 64;
+    return COPIED | (uint32_t)(offset / 64);
+}
+
+static uint32_t add_stored_weight(struct level *l, ig_value v) {
+    struct tables *t = l->t;
     const uint32_t before = l->g->values.count;
     const uint64_t offset = t->weights_size, end = add_parts(l, v, ig_type_of(l->g, v)->dtype, offset);
     follow_values(l, before);
     t->weights_size = (end + 63) / 64 * 64;
-    if (t->has_ranks) ig_map_put(&t->stored, &class, sizeof class, (uint32_t)(offset / 64));
     return (uint32_t)(offset / 64);
+}
+
+/* What several ranks need alike is stored once, and what are parts of it not again. */
+static uint32_t add_weight(struct level *l, ig_value v) {
+    struct tables *t = l->t;
+    uint32_t known;
+    if (!t->has_ranks) return add_stored_weight(l, v);
+    const uint32_t class = ig_same_weights_class(&t->same, l->g, v);
+    if (ig_map_get(&t->stored, &class, sizeof class, &known)) return known;
+    const struct ig_weight_part *part = ig_weight_parts_find(&t->parts, class);
+    const uint32_t index = part ? add_part_of_weight(t, part) : add_stored_weight(l, v);
+    ig_map_put(&t->stored, &class, sizeof class, index);
+    return index;
 }
 
 static uint32_t buffer_of(struct level *l, ig_value v);
@@ -678,9 +705,38 @@ static void take_tensors(struct tables *t, uint32_t first, uint32_t subplan) {
     }
 }
 
+/* What a rank has of weights that are stored for fewer ranks, as parts of theirs. */
+static void find_parts(struct tables *t, const struct ig_rank_graph *graphs, uint32_t own) {
+    const struct ig_rank_graph *r = &graphs[own];
+    const uint32_t count = t->built->weights.count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ig_weight stored = t->built->weights.at[i];
+        const struct ig_rank_graph *of = graphs;
+        while (of < r && of->graph != stored.graph)
+            of++;
+        const uint32_t parts = r->ranks / of->ranks; /* 1 if a body has it */
+        if (parts > 1 && r->ranks % of->ranks == 0 && r->rank / parts == of->rank)
+            ig_weight_parts_add(&t->parts, &stored, (int)parts, (int)(r->rank % parts));
+    }
+}
+
+/* Copies come behind the stored weights, whose size is known now. */
+static void place_copies(struct tables *t, struct ig_plan *plan) {
+    for (uint32_t i = 0; i < t->copies.count; i++)
+        t->copies.at[i].to += t->weights_size;
+    for (uint32_t i = 0; i < t->buffers.count; i++) {
+        struct ig_plan_buffer *b = &t->buffers.at[i];
+        if (b->kind == IG_PLAN_WEIGHT && (b->index & COPIED))
+            b->index = (b->index & ~COPIED) + (uint32_t)(t->weights_size / 64);
+    }
+    plan->copies = t->copies.at;
+    plan->n_copies = t->copies.count;
+}
+
 static void add_ranks(struct tables *t, const struct ig_rank_graph *graphs, uint32_t count, struct ig_plan *plan) {
     struct ig_plan_rank *ranks = IG_NEW_ARRAY(t->job, struct ig_plan_rank, count + 1);
     for (uint32_t i = 0; i < count; i++) {
+        find_parts(t, graphs, i);
         uint32_t subplan = build_level(t, graphs[i].graph, true, IG_PLAN_NONE);
         ranks[i] = (struct ig_plan_rank){.ranks = graphs[i].ranks, .rank = graphs[i].rank, .subplan = subplan};
         take_tensors(t, 0, subplan);
@@ -706,8 +762,10 @@ void ig_plan_build_ranks(const struct ig_rank_graph *graphs, uint32_t count, str
     ig_map_init(&t.string_of, t.job);
     ig_map_init(&t.stored, t.job);
     ig_same_weights_init(&t.same, t.job);
+    ig_weight_parts_init(&t.parts, t.job, &t.same);
     struct ig_plan *p = &out_built->plan;
     add_ranks(&t, graphs, count, p);
+    place_copies(&t, p);
     add_alternatives(&t);
     struct ig_demands demands;
     ig_demands_init(&demands, &t.slots);

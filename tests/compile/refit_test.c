@@ -40,6 +40,7 @@ struct trial {
 };
 
 static struct ingot_build_options options_of(uint64_t seed, bool compiled) {
+    static const unsigned ranks[] = {1, 2};
     static const char *const precisions[] = {"fp32", "fp16", "bf16", "tf32"};
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     options.target = compiled ? "cpu:x86-64-v3" : random_mixed(seed) % 2 ? "cuda:sm_90a" : "cuda:sm_80";
@@ -47,6 +48,11 @@ static struct ingot_build_options options_of(uint64_t seed, bool compiled) {
     options.opt_level = (int)(random_mixed(seed + 2) % 6);
     options.jobs = 2;
     options.nvrtc = nvrtc;
+    if (random_mixed(seed + 3) % 3 == 0) { /* parts of weights */
+        options.ranks = ranks;
+        options.n_ranks = 2;
+        options.sharding = random_mixed(seed + 4) % 2 ? "tensor" : "mixed";
+    }
     return options;
 }
 

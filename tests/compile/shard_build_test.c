@@ -3,6 +3,7 @@
  * the weights; and passes that lose a collective, which must be found.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compile/compile.h"
@@ -11,6 +12,8 @@
 #include "ir/build.h"
 #include "ir/text/print.h"
 #include "pass/pass.h"
+#include "runtime/weight_set.h"
+#include "support/random/random_values.h"
 #include "support/support.h"
 
 enum { WIDTH = 64, HIDDEN = 254 }; /* which 4 does not divide */
@@ -39,6 +42,8 @@ static void in_job(void (*body)(struct ig_job *job, void *argument), void *argum
 
 /* ---- Engines ------------------------------------------------------------------------------------------------------ */
 
+static const char *built_text = network, *built_target;
+
 struct built {
     struct ingot_build_options options;
     struct ig_engine_memory bytes;
@@ -48,7 +53,9 @@ struct built {
 
 static void compile(struct ig_job *job, void *argument) {
     struct built *b = argument;
-    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network, strlen(network));
+    struct ig_graph *g = random_values_graph(job, built_text, NULL);
+    const struct random_values values = random_values_change(job, g->initializers, 1, false);
+    if (g->initializers->list.count > 0) g = random_values_graph(job, built_text, &values);
     struct ig_engine_sink sink = ig_engine_memory_sink(&b->bytes);
     ig_compile(job, g, &b->options, &sink);
 }
@@ -60,6 +67,7 @@ static void build(struct built *b, const unsigned *ranks, size_t n_ranks, const 
     b->options.n_ranks = n_ranks;
     b->options.sharding = sharding;
     b->options.verify_passes = true;
+    b->options.target = built_target;
     in_job(compile, b);
     if (ig_engine_open_memory(b->bytes.data, b->bytes.size, INGOT_VERIFY_ALL, &ig_libc_allocator, &b->file, &error))
         fail_msg("%s", error.message);
@@ -149,6 +157,87 @@ static void test_shared_weights(void **state) {
     assert_in_range(b.file.weights_size, 1, alone.file.weights_size * 5 / 4);
     drop(&b);
     drop(&alone);
+}
+
+/* ---- Parts of stored weights -------------------------------------------------------------------------------------- */
+
+/* Queries and what is like them, keys and values of fewer heads, an attention's end, two layers; and of 40 columns, which are
+ * no whole panels for each of two ranks. */
+static const char heads[] = "graph {\n"
+                            "  input %0 \"x\": f32[5,64]\n"
+                            "  %1 = constant() {data=hash:00000000deadbee1, initializer=\"w1\"}: f32[64,128]\n"
+                            "  %2 = constant() {data=hash:00000000deadbee2, initializer=\"w2\"}: f32[64,64]\n"
+                            "  %3 = constant() {data=hash:00000000deadbee3, initializer=\"w3\"}: f32[64,64]\n"
+                            "  %4 = constant() {data=hash:00000000deadbee4, initializer=\"w4\"}: f32[128,64]\n"
+                            "  %5 = constant() {data=hash:00000000deadbee5, initializer=\"w5\"}: f32[64,40]\n"
+                            "  %6 = constant() {data=hash:00000000deadbee6, initializer=\"w6\"}: f32[40,64]\n"
+                            "  %19 = constant() {data=hash:00000000deadbee7, initializer=\"w7\"}: f32[64,64]\n"
+                            "  %7 = matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[5,128]\n"
+                            "  %8 = matmul(%0, %2) {acc=f32, packed=0, n=0, math=0}: f32[5,64]\n"
+                            "  %9 = matmul(%0, %3) {acc=f32, packed=0, n=0, math=0}: f32[5,64]\n"
+                            "  %10 = mul(%8, %9): f32[5,64]\n"
+                            "  %11 = matmul(%10, %19) {acc=f32, packed=0, n=0, math=0}: f32[5,64]\n"
+                            "  %12 = tanh(%7): f32[5,128]\n"
+                            "  %13 = matmul(%12, %4) {acc=f32, packed=0, n=0, math=0}: f32[5,64]\n"
+                            "  %14 = add(%11, %13): f32[5,64]\n"
+                            "  %15 = tanh(%14): f32[5,64]\n"
+                            "  %16 = matmul(%15, %5) {acc=f32, packed=0, n=0, math=0}: f32[5,40]\n"
+                            "  %17 = exp(%16): f32[5,40]\n"
+                            "  %18 = matmul(%17, %6) {acc=f32, packed=0, n=0, math=0}: f32[5,64]\n"
+                            "  output \"y\" = %18\n}\n";
+
+/* The weights that a rank reads, in the order of its buffers, as its process has them. */
+static size_t read_weights(struct built *b, uint32_t ranks, uint32_t rank, unsigned char *out, size_t capacity) {
+    struct ig_weight_set *set;
+    struct ingot_error error;
+    size_t size = 0;
+    const struct ig_plan *p = &b->file.plan;
+    const struct ig_subplan *sub = &p->subplans[ig_plan_rank_subplan(p, ranks, rank)];
+    b->file.seats = (struct ig_plan_seats){ranks, rank, 1};
+    if (ig_weight_set_of_file(&b->file, &ig_libc_allocator, &set, &error)) fail_msg("%s", error.message);
+    for (uint32_t i = 0; i < sub->n_buffers; i++) {
+        const struct ig_plan_buffer *buffer = &p->buffers[sub->buffers + i];
+        if (buffer->kind != IG_PLAN_WEIGHT) continue;
+        const size_t bytes = constant(p, buffer->bytes);
+        assert_true(size + bytes <= capacity);
+        memcpy(out + size, ig_weight_address(&set->places, 64 * (uint64_t)buffer->index), bytes);
+        size += bytes;
+    }
+    ig_weight_set_destroy(set, NULL, &ig_libc_allocator);
+    return size;
+}
+
+/* An engine for several numbers of ranks has hardly more than the one for one, and each rank what an engine for its number has. */
+static void test_parts(void **state) {
+    static const char *const targets[] = {"cpu:x86-64-v3", "cpu:x86-64-v4"};
+    enum { MOST = 1 << 18 };
+    unsigned char *of_own = malloc(MOST), *of_parts = malloc(MOST);
+    for (size_t i = 0; i < 2; i++) {
+        struct built alone, both, own;
+        built_text = heads;
+        built_target = targets[i];
+        build(&alone, NULL, 0, NULL);
+        build(&both, (const unsigned[]){1, 2, 4}, 3, "tensor");
+        assert_true(both.file.plan.n_copies > 0);
+        const uint64_t ragged = 4 * (64 * 48 + 40 * 64); /* of 40 columns, which are more panels when divided */
+        assert_in_range(both.file.section_size, alone.file.section_size, alone.file.section_size + 6 * ragged);
+        for (unsigned ranks = 2; ranks <= 4; ranks += 2) {
+            build(&own, &ranks, 1, "tensor");
+            assert_int_equal(own.file.plan.n_copies, 0);
+            for (uint32_t r = 0; r < ranks; r++) {
+                const size_t size = read_weights(&own, ranks, r, of_own, MOST);
+                assert_int_equal(read_weights(&both, ranks, r, of_parts, MOST), size);
+                assert_memory_equal(of_own, of_parts, size);
+            }
+            drop(&own);
+        }
+        drop(&both);
+        drop(&alone);
+    }
+    built_text = network;
+    built_target = NULL;
+    free(of_own);
+    free(of_parts);
 }
 
 static void test_same_bytes(void **state) {
@@ -341,10 +430,10 @@ static void test_dropped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),      cmocka_unit_test(test_shared_weights),
-        cmocka_unit_test(test_options),    cmocka_unit_test(test_collective_of_a_model),
-        cmocka_unit_test(test_dropped),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_shared_weights),
+        cmocka_unit_test(test_options), cmocka_unit_test(test_collective_of_a_model),
+        cmocka_unit_test(test_dropped), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

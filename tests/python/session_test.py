@@ -15,6 +15,7 @@ import numpy as np
 
 import ingot
 import networks
+from onnx_file import model, node
 
 DIGITS = pathlib.Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -76,6 +77,26 @@ class Engines(unittest.TestCase):
                 ingot.compile(DIGITS, ranks=wrong)
         with self.assertRaises(ingot.InvalidArgument):
             ingot.compile(DIGITS, ranks=2, sharding="rows")
+
+    def test_refit_of_ranks(self):
+        """Parts that are copied together from stored weights follow them."""
+
+        def network(seed):
+            random = np.random.default_rng(seed)
+            weights = {name: random.standard_normal(shape, np.float32) for name, shape in
+                       (("w", (64, 256)), ("v", (256, 64)))}
+            nodes = [node("MatMul", ["x", "w"], ["h"]), node("Tanh", ["h"], ["t"]), node("MatMul", ["t", "v"], ["y"])]
+            return model(nodes, [("x", "float32", ["n", 64])], [("y", "float32", ["n", 64])], weights), weights
+
+        x = np.random.default_rng(3).standard_normal((5, 64), np.float32)
+        (first, old), (second, new) = network(1), network(2)
+        engine, other = (ingot.compile(m, ranks=[1, 2, 4], sharding="tensor", shard_of={"*": "auto"})
+                         for m in (first, second))
+        before = engine(x)
+        self.assertFalse(np.array_equal(before, other(x)))
+        for weights, expected in ((new, other(x)), (old, before), (new, other(x))):
+            engine.refit(weights)
+            np.testing.assert_array_equal(engine(x), expected)
 
     def test_ranks_of_pickled_engines(self):
         image = np.random.default_rng(2).random((1, 1, 8, 8), np.float32)

@@ -3,6 +3,8 @@
 
 #include "ir/build.h"
 #include "pass/pass.h"
+#include "pass/shard/part.h"
+#include "pass/view/view.h"
 
 /* A value of the rank's graph, and how it holds one of the model's. */
 struct form {
@@ -18,8 +20,10 @@ struct splitter {
     struct ig_dims *dims;
     const struct ig_shard_plan *plan;
     int rank;
-    int64_t collectives; /* so far */
-    struct forms *forms; /* by value of `from` */
+    int64_t collectives;          /* so far */
+    struct forms *forms;          /* by value of `from` */
+    bool in_place;                /* `to` is `from`, of which constants are divided: they are whole as they are */
+    struct ig_shard_dealt *dealt; /* NULL: concatenations are divided by ranges alone */
 };
 
 static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *layout);
@@ -38,6 +42,7 @@ static const struct form *find_form(const struct splitter *s, ig_value v, const 
 
 /* What its node gives. */
 static struct form first_form(const struct splitter *s, ig_value v) {
+    if (s->in_place) return (struct form){ig_layout_whole(), v};
     const struct form *list = s->forms[v].list.at;
     IG_ASSERT(s->from->job, list && s->forms[v].list.count > 0);
     return list[0];
@@ -109,17 +114,48 @@ static ig_value reduce_scatter(struct splitter *s, ig_value term, enum ig_reduct
     return close_axis(s, opened, &local);
 }
 
+/* Each operand of a concatenation along the divided axis by itself, in the same units. */
+static bool deal(struct splitter *s, const struct ig_node *n, const struct ig_layout *l, struct ig_layout *out) {
+    struct ig_shard_dealt *dealt = s->dealt;
+    int64_t inner, size;
+    if (!dealt || n->op != IG_OP_concat || ig_attr_int(s->from, n, IG_ATTR_axis) != l->axis || dealt->count > 0 ||
+        n->n_in > IG_MOST_DEALT || l->outer != ig_dim_const(s->dims, 1) || !ig_dim_is_const(s->dims, l->inner, &inner))
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        bool is_const = ig_dim_is_const(s->dims, ig_type_of(s->from, n->in[i])->dim[l->axis], &size);
+        if (!is_const || size % (inner * s->plan->ranks) != 0) return false;
+        dealt->units[i] = size / inner;
+        out[i] = ig_layout_split(l->axis, l->outer, ig_dim_const(s->dims, size / inner), l->inner);
+    }
+    dealt->count = (int)n->n_in;
+    return true;
+}
+
+/* What the rule of a constant's node says of its operands, for that part of it. */
+static bool divide_constant(struct splitter *s, const struct ig_node *n, const struct ig_layout *layout,
+                            struct ig_division *d) {
+    const struct ig_slot_of slot = {.is_result = true};
+    d->out[0] = *layout;
+    if (deal(s, n, layout, d->in)) return true;
+    return ig_shard_divide(s->from, n, slot, layout, d) && ig_layout_same(&d->out[0], layout);
+}
+
 /* The part of a constant, from the parts of what it is computed from, as far as a rule leads. IG_NO_VALUE: none does. */
 static ig_value divided_constant(struct splitter *s, ig_value v, const struct ig_layout *layout) {
     const struct ig_node *node = ig_def(s->from, v);
     if (node->n_in == 0 || node->n_out != 1) return IG_NO_VALUE;
     struct ig_layout result;
     struct ig_division d = {.in = IG_NEW_ARRAY(s->from->job, struct ig_layout, node->n_in), .out = &result};
-    const struct ig_slot_of slot = {.is_result = true};
-    if (!ig_shard_divide(s->from, node, slot, layout, &d) || !ig_layout_same(&result, layout)) return IG_NO_VALUE;
+    if (!divide_constant(s, node, layout, &d)) return IG_NO_VALUE;
     ig_value *in = IG_NEW_ARRAY(s->from->job, ig_value, node->n_in);
     for (uint32_t i = 0; i < node->n_in; i++)
         in[i] = node->in[i] == IG_NO_VALUE ? IG_NO_VALUE : form_of(s, node->in[i], &d.in[i]);
+    if (s->in_place && node->op == IG_OP_reshape) { /* as the passes write it */
+        struct ig_type local = ig_layout_type(s->dims, layout, ig_type_of(s->from, v), s->plan->ranks, s->rank);
+        return ig_view_reshape(s->to, in[0], local.dim, local.rank);
+    }
+    if (s->in_place && node->op == IG_OP_transpose)
+        return ig_view_transpose(s->to, in[0], ig_attr(s->from, node, IG_ATTR_perm)->ints);
     return ig_shard_build(s->to, s->from, node, &d, in, s->plan->ranks, s->rank);
 }
 
@@ -144,6 +180,7 @@ static ig_value convert(struct splitter *s, ig_value v, const struct ig_layout *
 static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *layout) {
     const struct form *known = find_form(s, v, layout);
     if (known) return known->value;
+    if (s->in_place && layout->kind == IG_LAYOUT_WHOLE) return v;
     IG_ASSERT(s->from->job, layout->kind != IG_LAYOUT_PARTIAL);
     const char *reader = s->to->origin; /* what converts a value belongs to the node that gave it */
     const struct ig_node *node = ig_def(s->from, v);
@@ -151,6 +188,16 @@ static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *
     ig_value converted = convert(s, v, layout);
     ig_build_origin(s->to, reader);
     return add_form(s, v, layout, converted);
+}
+
+ig_value ig_shard_part(struct ig_graph *g, ig_value constant, const struct ig_layout *layout, int ranks, int rank,
+                       struct ig_shard_dealt *out_dealt) {
+    const struct ig_shard_plan plan = {.ranks = ranks};
+    struct splitter s = {
+        .from = g, .to = g, .dims = g->dims, .plan = &plan, .rank = rank, .in_place = true, .dealt = out_dealt};
+    if (out_dealt) out_dealt->count = 0;
+    s.forms = IG_NEW_ARRAY(g->job, struct forms, g->values.count + 1);
+    return form_of(&s, constant, layout);
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
