@@ -16,24 +16,26 @@ struct tried {
 };
 
 static void add_layout(struct ig_weight_parts *p, struct ig_dims *dims, struct tried *tried, int axis, int64_t outer,
-                       int64_t count, int64_t inner, int ranks) {
+                       int64_t count, int64_t grain, int ranks) {
     struct ig_layout layout =
-        ig_layout_split(axis, ig_dim_const(dims, outer), ig_dim_const(dims, count), ig_dim_const(dims, inner));
-    if (count < ranks) return;
-    for (uint32_t i = 0; i < tried->list.count; i++) {
-        if (ig_layout_same(&tried->list.at[i], &layout)) return;
-    }
-    IG_PUSH(p->job, &tried->list, layout);
+        ig_layout_split(axis, ig_dim_const(dims, outer), ig_dim_const(dims, count), ig_dim_const(dims, 1));
+    layout.grain = grain;
+    if (ig_layout_serves(dims, &layout, ranks)) IG_PUSH(p->job, &tried->list, layout);
 }
 
-/* Axes by their elements, and where several matrices lie side by side (queries, keys and values) by those of each. */
+/* Axes by their elements, and where several matrices lie side by side (queries, keys and values) by those of each; long ones
+ * of odd sizes by whatever grain their elements have by now. */
 static void find_layouts(struct ig_weight_parts *p, struct ig_graph *g, ig_value v, int ranks, struct tried *tried) {
+    enum { LONG = 256, COARSEST = 64 };
     const struct ig_type *type = ig_type_of(g, v);
     int64_t dims[INGOT_MAX_RANK];
     if (!ig_type_is_static(g->dims, type, dims)) return;
     for (int axis = 0; axis < type->rank; axis++) {
         for (int64_t outer = 1; outer <= 3; outer++) {
             if (dims[axis] % outer == 0) add_layout(p, g->dims, tried, axis, outer, dims[axis] / outer, 1, ranks);
+        }
+        for (int64_t grain = 2; grain <= COARSEST && dims[axis] >= LONG; grain *= 2) {
+            if (dims[axis] % (grain * ranks) != 0) add_layout(p, g->dims, tried, axis, 1, dims[axis], grain, ranks);
         }
     }
 }
@@ -44,6 +46,12 @@ static int64_t number(struct ig_graph *g, ig_dim dim) {
     int64_t value = 0;
     ig_dim_is_const(g->dims, dim, &value);
     return value;
+}
+
+static struct ig_layout segment_of(struct ig_graph *g, const struct ig_layout *l, int64_t count) {
+    struct ig_layout segment = *l;
+    segment.count = ig_dim_const(g->dims, count);
+    return segment;
 }
 
 /* Adds the bytes of a part of a weight. */
@@ -60,7 +68,9 @@ static void add_copies(struct ig_weight_parts *p, const struct ig_weight *w, con
     struct ig_weight_part part = {.first = p->copies.count};
     for (int i = 0; i == 0 || i < dealt->count; i++) {
         const int64_t own = dealt->count ? count * dealt->units[i] / units : count;
-        const int64_t begin = own * rank / ranks, end = own * (rank + 1) / ranks;
+        const struct ig_layout segment = segment_of(g, l, own);
+        const int64_t begin = number(g, ig_layout_begin(g->dims, &segment, ranks, rank));
+        const int64_t end = number(g, ig_layout_begin(g->dims, &segment, ranks, rank + 1));
         const uint64_t unit = (uint64_t)(number(g, l->inner) * behind) * ingot_dtype_size(type->dtype);
         struct ig_weight_copy copy = {.from = w->offset + (uint64_t)(first + begin) * unit,
                                       .piece = (uint64_t)(end - begin) * unit,

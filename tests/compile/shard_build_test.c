@@ -2,6 +2,7 @@
  * Engines for several ranks: a plan for each, with the same collectives in the same order, of which each reads its part of
  * the weights; and passes that lose a collective, which must be found.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "compile/shard/shard.h"
 #include "engine/engine.h"
 #include "ir/build.h"
+#include "ir/eval/eval.h"
 #include "ir/text/print.h"
 #include "pass/pass.h"
 #include "runtime/weight_set.h"
@@ -159,10 +161,64 @@ static void test_shared_weights(void **state) {
     drop(&alone);
 }
 
+/* ---- Vocabularies ------------------------------------------------------------------------------------------------- */
+
+enum { WORDS = 16401, RANKS = 3 };
+
+/* An odd number of columns, then of rows, which begin at multiples of 64 on each rank. */
+static const char vocabulary[] = "graph {\n"
+                                 "  input %0 \"x\": f32[2,8]\n"
+                                 "  %1 = constant() {data=hash:00000000deadbee1, initializer=\"w\"}: f32[8,16401]\n"
+                                 "  %2 = constant() {data=hash:00000000deadbee2, initializer=\"v\"}: f32[16401,4]\n"
+                                 "  %3 = matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[2,16401]\n"
+                                 "  %4 = tanh(%3): f32[2,16401]\n"
+                                 "  %5 = matmul(%4, %2) {acc=f32, packed=0, n=0, math=0}: f32[2,4]\n"
+                                 "  output \"y\" = %5\n  output \"z\" = %4\n}\n";
+
+static struct ig_graph *parse_vocabulary(struct ig_job *job) {
+    struct ig_graph *g = random_values_graph(job, vocabulary, NULL);
+    const struct random_values values = random_values_change(job, g->initializers, 1, false);
+    return random_values_graph(job, vocabulary, &values);
+}
+
+static void divide_vocabulary(struct ig_job *job, void *argument) {
+    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    const struct ingot_build_options options = {.sharding = "tensor"};
+    struct ig_sharding sharding;
+    struct ingot_tensor expected[2], found[2 * RANKS];
+    float x[16];
+    struct ingot_tensor in = {.dtype = INGOT_F32, .rank = 2, .dims = {2, 8}, .data = x};
+    for (int i = 0; i < 16; i++)
+        x[i] = (float)(i - 8) / 16;
+    struct ig_graph *g = parse_vocabulary(job);
+    ig_eval_graph(job, g, &in, expected);
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, RANKS, &sharding);
+    ig_node_id first = 0;
+    while (sharding.graphs[1]->nodes.at[first].op != IG_OP_matmul)
+        first++;
+    const struct ig_node *product = &sharding.graphs[1]->nodes.at[first];
+    int64_t own;
+    assert_true(ig_dim_is_const(g->dims, ig_type_of(sharding.graphs[1], product->out)->dim[1], &own));
+    assert_int_equal(own % 64, 0);
+    ig_eval_ranks(job, sharding.graphs, RANKS, &in, found);
+    for (int r = 0; r < RANKS; r++) {
+        const float *y = found[2 * r].data, *z = found[2 * r + 1].data;
+        for (int i = 0; i < 8; i++)
+            assert_true(fabsf(y[i] - ((float *)expected[0].data)[i]) < 1e-2f);
+        assert_int_equal(found[2 * r + 1].dims[1], WORDS);
+        for (int i = 0; i < 2 * WORDS; i++)
+            assert_true(fabsf(z[i] - ((float *)expected[1].data)[i]) < 1e-5f);
+    }
+}
+
+static void test_vocabulary(void **state) {
+    in_job(divide_vocabulary, NULL);
+}
+
 /* ---- Parts of stored weights -------------------------------------------------------------------------------------- */
 
-/* Queries and what is like them, keys and values of fewer heads, an attention's end, two layers; and of 40 columns, which are
- * no whole panels for each of two ranks. */
+/* Queries and what is like them, keys and values of fewer heads, an attention's end, two layers of 40 columns, which are no whole
+ * panels for each of two ranks; and words. */
 static const char heads[] = "graph {\n"
                             "  input %0 \"x\": f32[5,64]\n"
                             "  %1 = constant() {data=hash:00000000deadbee1, initializer=\"w1\"}: f32[64,128]\n"
@@ -184,7 +240,9 @@ static const char heads[] = "graph {\n"
                             "  %16 = matmul(%15, %5) {acc=f32, packed=0, n=0, math=0}: f32[5,40]\n"
                             "  %17 = exp(%16): f32[5,40]\n"
                             "  %18 = matmul(%17, %6) {acc=f32, packed=0, n=0, math=0}: f32[5,64]\n"
-                            "  output \"y\" = %18\n}\n";
+                            "  %20 = constant() {data=hash:00000000deadbee8, initializer=\"w8\"}: f32[64,16401]\n"
+                            "  %21 = matmul(%18, %20) {acc=f32, packed=0, n=0, math=0}: f32[5,16401]\n"
+                            "  output \"y\" = %21\n}\n";
 
 /* The weights that a rank reads, in the order of its buffers, as its process has them. */
 static size_t read_weights(struct built *b, uint32_t ranks, uint32_t rank, unsigned char *out, size_t capacity) {
@@ -210,7 +268,7 @@ static size_t read_weights(struct built *b, uint32_t ranks, uint32_t rank, unsig
 /* An engine for several numbers of ranks has hardly more than the one for one, and each rank what an engine for its number has. */
 static void test_parts(void **state) {
     static const char *const targets[] = {"cpu:x86-64-v3", "cpu:x86-64-v4"};
-    enum { MOST = 1 << 18 };
+    enum { MOST = 1 << 23 };
     unsigned char *of_own = malloc(MOST), *of_parts = malloc(MOST);
     for (size_t i = 0; i < 2; i++) {
         struct built alone, both, own;
@@ -430,10 +488,11 @@ static void test_dropped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_shared_weights),
-        cmocka_unit_test(test_options), cmocka_unit_test(test_collective_of_a_model),
-        cmocka_unit_test(test_dropped), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_parts),   cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_ranks),      cmocka_unit_test(test_shared_weights),
+        cmocka_unit_test(test_options),    cmocka_unit_test(test_collective_of_a_model),
+        cmocka_unit_test(test_dropped),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_parts),      cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,7 @@ static const struct rule_case cases[] = {
     {"f32[3,7]", "cumprod(%0) {axis=0, exclusive=1, reverse=0}: f32[3,7]", 1, 0},
     {"f32[a,7]", "topk(%0) {axis=1, k=3, largest=1}: f32[a,3], i64[a,3]", 1, 0},
     {"f32[a]", "iota() {dims=[a,7], axis=1}: i64[a,7]", 1, 0},
+    {"f32[a,3]", "pad(%0) {before=[0,0], after=[0,4], mode=0}: f32[a,7]", 1, 0},
     {"f32[a,7] f32[7,b]", "matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[a,b]", 3, 0},
     {"f32[a,b,3,7] f32[b,7,5]", "matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[a,b,3,5]", 5, 0},
     {"f32[b,3,7] f32[1,7,5]", "matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[b,3,5]", 4, 0},

@@ -8,7 +8,8 @@ struct ig_layout ig_layout_whole(void) {
 }
 
 struct ig_layout ig_layout_split(int axis, ig_dim outer, ig_dim count, ig_dim inner) {
-    return (struct ig_layout){.kind = IG_LAYOUT_SPLIT, .axis = axis, .outer = outer, .count = count, .inner = inner};
+    return (struct ig_layout){
+        .kind = IG_LAYOUT_SPLIT, .axis = axis, .outer = outer, .count = count, .inner = inner, .grain = 1};
 }
 
 struct ig_layout ig_layout_partial(enum ig_reduction reduction) {
@@ -16,16 +17,25 @@ struct ig_layout ig_layout_partial(enum ig_reduction reduction) {
 }
 
 struct ig_layout ig_layout_along(struct ig_dims *dims, const struct ig_type *type, int axis) {
+    enum { GRAIN = 64, LONG = 256 * GRAIN };
     ig_dim one = ig_dim_const(dims, 1);
-    return ig_layout_split(axis, one, type->dim[axis], one);
+    struct ig_layout layout = ig_layout_split(axis, one, type->dim[axis], one);
+    int64_t count;
+    if (ig_dim_is_const(dims, layout.count, &count) && count >= LONG && count % GRAIN != 0) layout.grain = GRAIN;
+    return layout;
 }
 
 bool ig_layout_same(const struct ig_layout *a, const struct ig_layout *b) {
     return a->kind == b->kind && a->axis == b->axis && a->outer == b->outer && a->count == b->count &&
-           a->inner == b->inner && a->reduction == b->reduction;
+           a->inner == b->inner && a->grain == b->grain && a->reduction == b->reduction;
 }
 
 ig_dim ig_layout_begin(struct ig_dims *dims, const struct ig_layout *layout, int ranks, int rank) {
+    int64_t count;
+    if (layout->grain > 1 && ig_dim_is_const(dims, layout->count, &count)) {
+        int64_t begin = (count + layout->grain - 1) / layout->grain * rank / ranks * layout->grain;
+        return ig_dim_const(dims, begin < count ? begin : count);
+    }
     ig_dim times = ig_dim_mul(dims, layout->count, ig_dim_const(dims, rank));
     return ig_dim_div(dims, times, ig_dim_const(dims, ranks));
 }
@@ -36,7 +46,8 @@ ig_dim ig_layout_part(struct ig_dims *dims, const struct ig_layout *layout, int 
 
 bool ig_layout_serves(const struct ig_dims *dims, const struct ig_layout *layout, int ranks) {
     int64_t count;
-    return layout->kind != IG_LAYOUT_SPLIT || !ig_dim_is_const(dims, layout->count, &count) || count >= ranks;
+    return layout->kind != IG_LAYOUT_SPLIT || !ig_dim_is_const(dims, layout->count, &count) ||
+           (count + layout->grain - 1) / layout->grain >= ranks;
 }
 
 struct ig_type ig_layout_type(struct ig_dims *dims, const struct ig_layout *layout, const struct ig_type *type,

@@ -5,6 +5,7 @@
  * range of the count, for each outer index, with all inner elements. So the heads of a projection that gives queries, keys
  * and values side by side, [3 * 12 * 64], are divided with outer = 3, count = 12 and inner = 64. Counts need not divide: rank
  * r has the range from floor(count * r / ranks) to floor(count * (r + 1) / ranks), in sizes that sum to count symbolically.
+ * Long axes of odd sizes, such as vocabularies, have a grain: ranges begin at multiples of it, where kernels' panels begin too.
  */
 #ifndef IG_PASS_SHARD_LAYOUT_H
 #define IG_PASS_SHARD_LAYOUT_H
@@ -22,6 +23,7 @@ struct ig_layout {
     enum ig_layout_kind kind;
     int axis;                    /* SPLIT; and else 0, as the others that do not apply are */
     ig_dim outer, count, inner;  /* SPLIT */
+    int64_t grain;               /* SPLIT: 1, or more of a constant count */
     enum ig_reduction reduction; /* PARTIAL */
 };
 

@@ -167,7 +167,7 @@ ig_value ig_shard_build(struct ig_graph *to, struct ig_graph *from, const struct
     struct ig_attr attrs[IG_MAX_ATTRS];
     ig_dim starts[INGOT_MAX_RANK], sizes[INGOT_MAX_RANK];
     uint32_t n_in = node->n_in;
-    struct ig_type local = ig_layout_type(from->dims, &d->out[0], ig_type_of(from, node->out), ranks, rank);
+    struct ig_type local = ig_layout_type(from->dims, &d->out[0], ig_type_of(from, node->out), ranks, rank), own;
     for (int i = 0; i < info->n_attrs; i++)
         attrs[i] = node->attr[i];
     switch (node->op) {
@@ -178,6 +178,14 @@ ig_value ig_shard_build(struct ig_graph *to, struct ig_graph *from, const struct
         cut_slice(from, node, d, &local, starts, sizes, ranks, rank);
         set_attr(attrs, node->op, IG_ATTR_starts, ig_attr_of_dims(starts, local.rank));
         set_attr(attrs, node->op, IG_ATTR_sizes, ig_attr_of_dims(sizes, local.rank));
+        break;
+    case IG_OP_pad: /* the last rank may have all of it */
+        if (d->out[0].kind != IG_LAYOUT_SPLIT) break;
+        for (int i = 0; i < local.rank; i++)
+            sizes[i] = ig_attr(from, node, IG_ATTR_after)->dims[i];
+        own = ig_layout_type(from->dims, &d->in[0], ig_type_of(from, node->in[0]), ranks, rank);
+        sizes[d->out[0].axis] = ig_dim_sub(from->dims, local.dim[d->out[0].axis], own.dim[d->out[0].axis]);
+        set_attr(attrs, node->op, IG_ATTR_after, ig_attr_of_dims(sizes, local.rank));
         break;
     case IG_OP_conv:
         set_conv(from, node, d, &local, attrs);

@@ -57,7 +57,8 @@ bool ig_rule_matmul(struct ig_rule *x) {
 /* The given layout with units of whole blocks of the depth; false: it has none. */
 static bool take_blocks(struct ig_rule *x, int64_t block) {
     int64_t inner, count;
-    if (!ig_dim_is_const(x->dims, x->given.inner, &inner) || !ig_dim_is_const(x->dims, x->given.count, &count))
+    if (x->given.grain > 1 || !ig_dim_is_const(x->dims, x->given.inner, &inner) ||
+        !ig_dim_is_const(x->dims, x->given.count, &count))
         return false;
     if (inner % block == 0) return true;
     if (block % inner != 0 || count % (block / inner) != 0) return false;
@@ -101,7 +102,7 @@ bool ig_rule_matmul_blocks(struct ig_rule *x) {
 /* Channels of whole groups, of which the given value has `own` each: the given layout in units of them. */
 static bool take_groups(struct ig_rule *x, int64_t own, int64_t *out_groups) {
     int64_t count, inner;
-    if (!ig_rule_is(x, x->given.outer, 1) || !ig_dim_is_const(x->dims, x->given.count, &count) ||
+    if (x->given.grain > 1 || !ig_rule_is(x, x->given.outer, 1) || !ig_dim_is_const(x->dims, x->given.count, &count) ||
         !ig_dim_is_const(x->dims, x->given.inner, &inner))
         return false;
     if (inner % own != 0) {

@@ -51,11 +51,12 @@ static bool find_axis(struct ig_rule *x, const struct ig_type *to, ig_dim outer,
     if (ig_dim_divides(d, behind, inner)) {
         ig_dim own_inner = ig_dim_div(d, inner, behind);
         *out = ig_layout_split(at, own_outer, x->given.count, own_inner);
+        out->grain = x->given.grain;
         return rest == ig_dim_mul(d, x->given.count, own_inner);
     }
     if (!ig_dim_divides(d, inner, behind) || ig_rule_is(x, rest, 1)) return false;
     ig_dim later = ig_dim_div(d, behind, inner);
-    if (ig_dim_mul(d, rest, later) != x->given.count) return false;
+    if (ig_dim_mul(d, rest, later) != x->given.count || x->given.grain > 1) return false;
     *out = ig_layout_split(at, own_outer, rest, ig_dim_const(d, 1));
     x->given.count = rest;
     x->given.inner = ig_dim_mul(d, x->given.inner, later);
@@ -116,11 +117,25 @@ bool ig_rule_slice(struct ig_rule *x) {
     return true;
 }
 
+/* Behind the divided axis: the last rank has the padding, if ranges begin at the same places with and without it. */
+static bool pad_last(struct ig_rule *x, int axis) {
+    struct ig_layout *in = &x->in[0];
+    int64_t size, count, inner;
+    if (!x->slot.is_result || !ig_rule_is(x, x->given.outer, 1)) return false;
+    if (!ig_dim_is_const(x->dims, ig_rule_in(x, 0)->dim[axis], &size) ||
+        !ig_dim_is_const(x->dims, x->given.count, &count) || !ig_dim_is_const(x->dims, x->given.inner, &inner))
+        return false;
+    *in = ig_layout_along(x->dims, ig_rule_in(x, 0), axis);
+    in->grain = x->given.grain * inner;
+    x->out[0] = x->given;
+    return (size + in->grain - 1) / in->grain == (count + x->given.grain - 1) / x->given.grain;
+}
+
 bool ig_rule_pad(struct ig_rule *x) {
     int axis = x->given.axis;
     if (!x->slot.is_result && x->slot.index > 0) return false;
     if (!ig_rule_is(x, ig_attr(x->graph, x->node, IG_ATTR_before)->dims[axis], 0)) return false;
-    if (!ig_rule_is(x, ig_attr(x->graph, x->node, IG_ATTR_after)->dims[axis], 0)) return false;
+    if (!ig_rule_is(x, ig_attr(x->graph, x->node, IG_ATTR_after)->dims[axis], 0)) return pad_last(x, axis);
     x->in[0] = x->out[0] = x->given;
     return true;
 }

@@ -118,8 +118,9 @@ static ig_value reduce_scatter(struct splitter *s, ig_value term, enum ig_reduct
 static bool deal(struct splitter *s, const struct ig_node *n, const struct ig_layout *l, struct ig_layout *out) {
     struct ig_shard_dealt *dealt = s->dealt;
     int64_t inner, size;
-    if (!dealt || n->op != IG_OP_concat || ig_attr_int(s->from, n, IG_ATTR_axis) != l->axis || dealt->count > 0 ||
-        n->n_in > IG_MOST_DEALT || l->outer != ig_dim_const(s->dims, 1) || !ig_dim_is_const(s->dims, l->inner, &inner))
+    if (!dealt || l->grain > 1 || n->op != IG_OP_concat || ig_attr_int(s->from, n, IG_ATTR_axis) != l->axis ||
+        dealt->count > 0 || n->n_in > IG_MOST_DEALT || l->outer != ig_dim_const(s->dims, 1) ||
+        !ig_dim_is_const(s->dims, l->inner, &inner))
         return false;
     for (uint32_t i = 0; i < n->n_in; i++) {
         bool is_const = ig_dim_is_const(s->dims, ig_type_of(s->from, n->in[i])->dim[l->axis], &size);
