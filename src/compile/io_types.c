@@ -114,5 +114,7 @@ struct ig_graph *ig_io_types_set(struct ig_graph *graph, const struct ingot_buil
                      options->io_types[i]);
     }
     out->initializers = graph->initializers;
+    out->notes = graph->notes;
+    out->n_notes = graph->n_notes;
     return out;
 }

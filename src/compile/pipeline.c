@@ -33,6 +33,7 @@ struct build {
     struct ig_target_choice target;
     struct ig_kernel_compiler compiler;
     struct ig_initializers *initializers; /* of the model */
+    const struct ig_graph *model;         /* as imported */
     struct ig_graph *imported;            /* and specialised: what passes began with */
     struct ig_graph *graph;               /* of the first rank */
     IG_VEC(struct ig_rank_graph) ranks;   /* all that the engine has a plan for; one, where it is for one */
@@ -86,7 +87,8 @@ static void divide(struct build *b) {
     struct ig_graph *needed = ig_rewrite(b->graph, NULL, NULL, NULL);
     for (size_t i = 0; i < o->n_ranks; i++) {
         struct ig_sharding sharding;
-        ig_sharding_make(needed, &b->target.target, o, (int)o->ranks[i], &sharding);
+        const struct ingot_build_options asked = ig_sharding_options(b->model, needed, o, o->ranks[i]);
+        ig_sharding_make(needed, &b->target.target, &asked, (int)o->ranks[i], &sharding);
         IG_PUSH(b->job, &b->shardings, sharding);
         for (uint32_t r = 0; r < o->ranks[i]; r++)
             IG_PUSH(b->job, &b->ranks, ((struct ig_rank_graph){sharding.graphs[r], o->ranks[i], r}));
@@ -418,7 +420,8 @@ void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct i
                       const struct ig_engine_sink *sink, struct ig_counts *out_counts) {
     if (graph->initializers) ig_initializers_begin_build(graph->initializers);
     if (options->n_io_types) graph = ig_io_types_set(graph, options);
-    struct build b = {.job = job, .options = options, .initializers = graph->initializers, .counts = true};
+    struct build b = {
+        .job = job, .options = options, .initializers = graph->initializers, .model = graph, .counts = true};
     ig_pass_switches_check(job, options);
     ig_sharding_check(job, options);
     ig_target_parse(job, options->target, &b.target);
@@ -443,7 +446,8 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     if (graph->initializers) ig_initializers_begin_build(graph->initializers);
     if (options->n_io_types) graph = ig_io_types_set(graph, options);
     if (options->adapters) graph = ig_adapters_add(graph, options);
-    struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
+    struct build b = {
+        .job = job, .options = options, .initializers = graph->initializers, .model = graph, .imported = graph};
     ig_pass_switches_check(job, options);
     ig_sharding_check(job, options);
     ig_target_parse(job, options->target, &b.target);

@@ -212,6 +212,8 @@ struct ig_dim_pair {
     ig_dim a, b;
 };
 
+struct ig_sharding_note;
+
 struct ig_graph {
     struct ig_job *job;
     struct ig_dims *dims;
@@ -228,6 +230,14 @@ struct ig_graph {
     struct ig_map *cse;                     /* node contents -> node; see build.h */
     struct ig_const_cache *constants;       /* evaluated small constants */
     struct ig_initializers *initializers;   /* of a model's main graph, as imported; else NULL */
+    const struct ig_sharding_note *notes;   /* of the same: how it is divided among devices, as the model says */
+    uint32_t n_notes;
+};
+
+/* What a model says of a node for so many devices: "PATTERN=HOW" (pass/shard/ask.h), or why that is not understood. */
+struct ig_sharding_note {
+    const char *ask, *problem;
+    unsigned devices;
 };
 
 struct ig_graph *ig_graph_create(struct ig_job *job, struct ig_dims *dims);

@@ -235,5 +235,7 @@ struct ig_graph *ig_adapters_add(struct ig_graph *graph, const struct ingot_buil
     a.all = copy_of(a.job, graph->initializers);
     struct ig_graph *out = ig_rewrite(graph, NULL, add_term, &a);
     out->initializers = a.all;
+    out->notes = graph->notes;
+    out->n_notes = graph->n_notes;
     return out;
 }

@@ -140,6 +140,12 @@ struct ig_hash128 ig_structure_key(struct ig_graph *graph, const struct ingot_bu
     add_contents(&s, graph);
     add_symbols(&s, graph->dims);
     add_initializers(&s, graph->initializers);
+    add_number(&s, graph->n_notes);
+    for (uint32_t i = 0; i < graph->n_notes; i++) {
+        add_text(&s, graph->notes[i].ask);
+        add_text(&s, graph->notes[i].problem);
+        add_number(&s, graph->notes[i].devices);
+    }
     return ig_hash_stream_end(&s);
 }
 

@@ -245,6 +245,25 @@ void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, co
     out->collectives = ig_shard_check(out->graphs, ranks);
 }
 
+struct ingot_build_options ig_sharding_options(const struct ig_graph *imported, const struct ig_graph *graph,
+                                               const struct ingot_build_options *o, unsigned ranks) {
+    struct ingot_build_options all = *o;
+    const char **asks = IG_NEW_ARRAY(imported->job, const char *, imported->n_notes + o->n_shard_of + 1);
+    all.shard_of = asks;
+    all.n_shard_of = 0;
+    for (uint32_t i = 0; i < imported->n_notes; i++) {
+        const struct ig_sharding_note *note = &imported->notes[i];
+        if (note->devices != ranks) continue;
+        if (note->problem)
+            ig_raise(imported->job, INGOT_UNSUPPORTED, "the model's device configuration for %u devices: %s", ranks,
+                     note->problem);
+        if (ig_shard_ask_has_nodes(note->ask, graph)) asks[all.n_shard_of++] = note->ask;
+    }
+    for (size_t i = 0; i < o->n_shard_of; i++)
+        asks[all.n_shard_of++] = o->shard_of[i];
+    return all;
+}
+
 void ig_sharding_verify(const struct ig_sharding *s) {
     uint32_t count = ig_shard_check(s->graphs, s->ranks);
     if (count != s->collectives)

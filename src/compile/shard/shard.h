@@ -51,6 +51,10 @@ void ig_sharding_check_alone(const struct ig_graph *graph);
 /* Plans and divides the graph, which has no dead nodes. One that has collectives of its own is each rank's already. */
 void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *options,
                       int ranks, struct ig_sharding *out_sharding);
+/* The options with what the imported model says of nodes that `graph` still has before what they say, for so many ranks. Raises
+ * INGOT_UNSUPPORTED for what is not understood. */
+struct ingot_build_options ig_sharding_options(const struct ig_graph *imported, const struct ig_graph *graph,
+                                               const struct ingot_build_options *options, unsigned ranks);
 
 /* Why that strategy was chosen, or not: "hardly faster". */
 const char *ig_sharding_why(const struct ig_sharding *sharding, int considered);

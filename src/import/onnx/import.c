@@ -202,6 +202,7 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
     if (import->refusals.count) ig_raise(job, INGOT_UNSUPPORTED, "%s", import->refusals.at[0]);
     add_unused(import, scope.proto);
     ig_onnx_name_parameters(graph->initializers, scope.proto);
+    ig_onnx_read_sharding(&scope);
     ig_initializers_end_import(graph->initializers);
     return graph;
 }

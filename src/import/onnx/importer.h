@@ -8,6 +8,7 @@
  *     subgraph.c   nodes, bodies of control flow, branches resolved at import
  *     function.c   local functions, inlined
  *     contents.c   which inputs' contents determine shapes
+ *     sharding.c   how the model divides nodes among devices
  *     tensor.c     TensorProto to constants; external.c maps their files
  *     attribute.c  attributes and inputs of a node, checked
  *     rational.c   sizes that a model computes in floats
@@ -174,6 +175,9 @@ int64_t ig_onnx_opset(const struct ig_onnx_scope *scope, const char *domain);
 /* Finds the inputs whose elements are symbols although no shape depends on them, and adds their names; false if there
  * are none. */
 bool ig_onnx_find_plain_inputs(struct ig_graph *graph, struct ig_map *out_plain);
+
+/* Notes in the graph how the model's nodes are divided among devices. */
+void ig_onnx_read_sharding(struct ig_onnx_scope *scope);
 
 /* ---- Nodes and subgraphs */
 

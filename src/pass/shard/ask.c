@@ -84,13 +84,22 @@ static struct origin **find_origins(const struct ig_graph *g) {
     return of;
 }
 
+static bool fits_computed(const struct ig_graph *g, const char *pattern, size_t length) {
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (is_computed(g, n) && ig_pattern_fits(pattern, length, n->origin)) return true;
+    }
+    return false;
+}
+
+bool ig_shard_ask_has_nodes(const char *text, const struct ig_graph *g) {
+    return fits_computed(g, text, (size_t)(strrchr(text, '=') - text));
+}
+
 static void check_match(const struct ig_shard_ask *ask, const struct ig_graph *g) {
     if (!ig_pattern_fits_some_node(ask->text, ask->length, g))
         ig_raise(g->job, INGOT_INVALID_ARGUMENT, "shard '%s': the model has no such node", ask->text);
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        const struct ig_node *n = &g->nodes.at[id];
-        if (is_computed(g, n) && ig_pattern_fits(ask->text, ask->length, n->origin)) return; /* a later ask has it */
-    }
+    if (fits_computed(g, ask->text, ask->length)) return; /* a later ask has it */
     if (ask->how != IG_SHARD_AUTO && ask->how != IG_SHARD_WHOLE)
         ig_raise(g->job, INGOT_INVALID_ARGUMENT,
                  "shard '%s': such nodes are constant, or in control flow, which every rank computes whole", ask->text);

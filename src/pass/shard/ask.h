@@ -40,6 +40,8 @@ struct ig_shard_asks {
 
 /* Raises INGOT_INVALID_ARGUMENT for a text of another form; binding, for a pattern that nothing fits. */
 void ig_shard_asks_parse(struct ig_job *job, const char *const *texts, size_t count, struct ig_shard_asks *out_asks);
+/* Is anything that the graph computes asked for, by a valid text? */
+bool ig_shard_ask_has_nodes(const char *text, const struct ig_graph *graph);
 /* Finds the graph's nodes that are asked for, once. */
 void ig_shard_asks_bind(struct ig_shard_asks *asks, const struct ig_graph *graph);
 
