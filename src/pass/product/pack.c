@@ -13,7 +13,7 @@
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. NR is 1 for
  *             bytes, which their tensor cores read along the depth only (not in groups), on GPUs with products of warp
  *             groups in TF32, where these do the same, and for many rows in f16 and bf16, where that saves exchanging
- *             results between threads. Convolutions of
+ *             results between threads, or filling up. Convolutions of
  *             pictures are also rewritten, so that their windows consist of whole vector loads (picture.c), where several
  *             steps are together on CPUs as well; and convolutions of many narrow groups on GPUs, which become fewer
  *             (join_groups.c).
@@ -99,16 +99,17 @@ static bool has_many_rows(const struct ig_rewriter *rw, const struct ig_node *n)
 
 /* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they can read nothing else.
  * Otherwise the copy engine can then deal out the columns of 32 among the threads that store them (base/tensor_map.h);
- * few rows read the weights straight from memory, row by row, and beside a long depth that work is nothing. The depth must
- * be whole loads. */
+ * few rows read the weights straight from memory, row by row, and beside a long depth that work is nothing. Columns that would
+ * have to be filled up one by one need not be, so that an embedding's matrix, which gives the logits too, is there once. The depth
+ * must be whole loads. */
 static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth, int64_t columns) {
     enum { LONG = 4096 };
     enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
     if (are_bytes(rw->options->target, dtype)) return depth * columns > 1; /* a single number becomes a literal */
     if (!ig_target_has_warpgroups(rw->options->target)) return false;
     if (ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32) return depth % 4 == 0;
-    return (dtype == INGOT_F16 || dtype == INGOT_BF16) && depth % 8 == 0 && depth < LONG && columns % 32 == 0 &&
-           has_many_rows(rw, n);
+    if ((dtype != INGOT_F16 && dtype != INGOT_BF16) || depth % 8 != 0 || !has_many_rows(rw, n)) return false;
+    return columns % 32 == 0 ? depth < LONG : columns % 8 != 0;
 }
 
 /* Columns per panel; 0: weights are not packed. On a GPU one panel has all columns of a group: a row-major matrix [k,
