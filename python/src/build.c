@@ -141,10 +141,10 @@ static void build_free(struct build *build) {
 }
 
 static PyObject *report(const struct ingot_build_report *report) {
-    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:N,s:N,s:K,s:K}", "kernels_cached", report->kernels_cached, "kernels_compiled",
-                         report->kernels_compiled, "regions", report->regions, "regions_new", report->regions_new,
-                         "structure_cached", PyBool_FromLong(report->structure_cached), "engine_cached",
-                         PyBool_FromLong(report->engine_cached), "quads_proved",
+    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:N,s:N,s:K,s:K}", "kernels_cached", report->kernels_cached,
+                         "kernels_compiled", report->kernels_compiled, "regions", report->regions, "regions_new",
+                         report->regions_new, "structure_cached", PyBool_FromLong(report->structure_cached),
+                         "engine_cached", PyBool_FromLong(report->engine_cached), "quads_proved",
                          (unsigned long long)report->quads_proved, "quads_widened",
                          (unsigned long long)report->quads_widened);
 }

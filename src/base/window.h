@@ -46,11 +46,11 @@ struct ig_window_seat {
 
 enum ig_window_state { IG_WINDOW_WELL, IG_WINDOW_LATE, IG_WINDOW_DIFFERENT };
 struct ig_window_report {
-    uint32_t state;                      /* written last */
-    uint32_t peer;                       /* the rank that was waited for, or that does something else */
-    uint32_t number, size;               /* of the collective, as in headers */
-    uint32_t other_number, other_size;   /* DIFFERENT */
-    uint32_t stop;                       /* 1: written by the host: kernels shall not wait any longer */
+    uint32_t state;                    /* written last */
+    uint32_t peer;                     /* the rank that was waited for, or that does something else */
+    uint32_t number, size;             /* of the collective, as in headers */
+    uint32_t other_number, other_size; /* DIFFERENT */
+    uint32_t stop;                     /* 1: written by the host: kernels shall not wait any longer */
 };
 
 static inline size_t ig_window_bytes(uint32_t ranks) {

@@ -46,7 +46,7 @@ struct build {
     struct ig_explanation explanation;
     bool structure_cached, engine_cached;
     struct ig_quads quads; /* of the weights that were written */
-    bool counts; /* instead of compiling: see ig_compile_count */
+    bool counts;           /* instead of compiling: see ig_compile_count */
 };
 
 static void report(const struct build *b, const char *what, unsigned done, unsigned total) {

@@ -380,7 +380,8 @@ static void add_exchange(struct level *l, const struct ig_region *region, struct
     struct tables *t = l->t;
     if (!ig_exchange_has_kernel(l->g, region, t->set->target)) return;
     const struct ig_node *n = &l->g->nodes.at[region->anchor];
-    const ig_dim number = ig_exchange_number(t->dims), own = ig_dim_const(t->dims, ig_attr_int(l->g, n, IG_ATTR_number));
+    const ig_dim number = ig_exchange_number(t->dims),
+                 own = ig_dim_const(t->dims, ig_attr_int(l->g, n, IG_ATTR_number));
     const struct ig_kernel_group *group = ig_kernel_set_add(t->set, l->g, region);
     const struct ig_kernel *kernel = t->set->kernels.at[group->kernels.at[0]].kernel;
     struct ig_plan_step other = begin_step(l, IG_STEP_KERNEL);

@@ -138,8 +138,7 @@ enum ingot_status ig_group_look(struct ig_group *group, struct ingot_error *erro
 enum ingot_status ig_group_open_windows(struct ig_group *group, struct ig_device *device, struct ingot_error *error) {
     struct ingot_error failure;
     IG_TRY(ig_group_failure(group, error));
-    enum ingot_status status =
-        group->api->open_windows ? group->api->open_windows(group, device, &failure) : INGOT_OK;
+    enum ingot_status status = group->api->open_windows ? group->api->open_windows(group, device, &failure) : INGOT_OK;
     if (status == INGOT_OK) return INGOT_OK;
     ig_group_fail(group, status, failure.message);
     return IG_ERR(error, status, "%s", failure.message);

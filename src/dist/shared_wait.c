@@ -112,7 +112,8 @@ static enum ingot_status say_gone(struct ig_shared_group *group, const struct ig
 enum ingot_status ig_shared_look(struct ig_group *base, struct ingot_error *error) {
     struct ig_shared_group *group = (struct ig_shared_group *)base;
     const struct ig_collective_sizes nothing = {0};
-    const struct ig_collective_call waits = {.what = {IG_ALL_GATHER, INGOT_U8, 0, 0}, .sizes = &nothing, .label = "a run"};
+    const struct ig_collective_call waits = {
+        .what = {IG_ALL_GATHER, INGOT_U8, 0, 0}, .sizes = &nothing, .label = "a run"};
     IG_TRY(ig_shared_heed(group, &waits, error));
     const uint64_t lost = group->links ? ig_links_lost(group->links) : 0;
     for (uint32_t r = 0; r < base->ranks; r++) {

@@ -12,7 +12,7 @@
 
 #include "dist/group.h"
 
-#define PIECE ((size_t)1 << 20)        /* of zeros, copied at a time */
+#define PIECE ((size_t)1 << 20)       /* of zeros, copied at a time */
 #define MOST_BYTES ((size_t)64 << 20) /* of a window */
 enum { LABEL = 64 };
 
@@ -83,9 +83,7 @@ static enum ingot_status clear(struct ig_windows *w, struct ingot_error *error) 
 
 static enum ingot_status fill_seat(struct ig_windows *w, struct ingot_error *error) {
     struct ig_window_seat *seat = (struct ig_window_seat *)(w->report + 1);
-    *seat = (struct ig_window_seat){.report = (uint64_t)(uintptr_t)w->report,
-                                    .patience = w->patience,
-                                    .rank = w->rank};
+    *seat = (struct ig_window_seat){.report = (uint64_t)(uintptr_t)w->report, .patience = w->patience, .rank = w->rank};
     for (int b = 0; b < IG_WINDOW_HEADERS; b++)
         seat->epochs[b] = IG_WINDOW_FIRST_EPOCH;
     for (uint32_t r = 0; r < w->ranks; r++)
@@ -116,8 +114,7 @@ static enum ingot_status allocate(struct ig_windows *w, int *out_file, struct in
 
 static enum ingot_status import(struct ig_windows *w, const int *files, struct ingot_error *error) {
     for (uint32_t r = 0; r < w->ranks; r++)
-        if (r != w->rank)
-            IG_TRY(w->device->api->import_shared(w->device, files[r], w->size, &w->at[r], error));
+        if (r != w->rank) IG_TRY(w->device->api->import_shared(w->device, files[r], w->size, &w->at[r], error));
     return fill_seat(w, error);
 }
 
@@ -169,11 +166,11 @@ static enum ingot_status read_signs(struct ig_windows *w, struct ingot_error *er
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
 /* A step of this rank's and what all say of it. Goes on only where all are well. */
-#define STEP(call)                                                                   \
-    do {                                                                             \
-        status = (call);                                                             \
-        IG_TRY(hear(host, status, &failure, out_well, out_reason, error));           \
-        if (!*out_well) return INGOT_OK;                                             \
+#define STEP(call)                                                         \
+    do {                                                                   \
+        status = (call);                                                   \
+        IG_TRY(hear(host, status, &failure, out_well, out_reason, error)); \
+        if (!*out_well) return INGOT_OK;                                   \
     } while (0)
 
 static enum ingot_status open_all(struct ig_windows *w, struct ig_group *host, int *own, int *files, bool *out_well,
@@ -201,7 +198,8 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
     ig_device_retain(device);
     w->rank = ig_group_rank(host);
     w->ranks = ig_group_ranks(host);
-    w->patience = ig_group_limit(host) / 10 * 9; /* so that kernels say who is missing before the host only knows that somebody is */
+    w->patience = ig_group_limit(host) / 10 *
+                  9; /* so that kernels say who is missing before the host only knows that somebody is */
     w->size = ig_window_bytes(w->ranks);
     for (uint32_t r = 0; r < w->ranks; r++)
         files[r] = -1;
@@ -231,8 +229,7 @@ enum ingot_status ig_windows_renew(struct ig_windows *w, struct ingot_error *err
 
 /* ---- Failures ---------------------------------------------------------------------------------------------------- */
 
-enum ingot_status ig_windows_name(struct ig_windows *w, uint32_t number, const char *label,
-                                  struct ingot_error *error) {
+enum ingot_status ig_windows_name(struct ig_windows *w, uint32_t number, const char *label, struct ingot_error *error) {
     if (number >= w->n_names) {
         const uint32_t count = 2 * number + 16;
         struct name *names = ig_allocate(w->allocator, count * sizeof *names, 1);
@@ -260,8 +257,8 @@ enum ingot_status ig_windows_look(const struct ig_windows *w, struct ingot_error
     if (state == IG_WINDOW_DIFFERENT)
         return IG_ERR(error, INGOT_INCOMPATIBLE,
                       "ranks do different things: rank %u is at collective %u, '%s', rank %u at collective %u, '%s'%s",
-                      w->rank, r->number, name_of(w, r->number), r->peer, r->other_number,
-                      name_of(w, r->other_number), r->number == r->other_number ? ", of other sizes" : "");
+                      w->rank, r->number, name_of(w, r->number), r->peer, r->other_number, name_of(w, r->other_number),
+                      r->number == r->other_number ? ", of other sizes" : "");
     return INGOT_OK;
 }
 

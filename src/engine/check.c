@@ -406,8 +406,9 @@ static enum ingot_status check_exchange(const struct checker *c, uint32_t own, u
     const uint32_t *a = c->plan->operands + step->operands, *b = c->plan->operands + other->operands;
     bool same = other->n_operands == 3 && step->n_operands == 2 && a[0] == b[0] && a[1] == b[1];
     REQUIRE(c, same, "step %u is a collective, and its kernel has other operands", index);
-    REQUIRE(c, b[2] < c->plan->subplans[own].n_buffers &&
-                   c->plan->buffers[c->plan->subplans[own].buffers + b[2]].kind == IG_PLAN_SEAT,
+    REQUIRE(c,
+            b[2] < c->plan->subplans[own].n_buffers &&
+                c->plan->buffers[c->plan->subplans[own].buffers + b[2]].kind == IG_PLAN_SEAT,
             "step %u is a collective, and its kernel has no seat", index);
     return INGOT_OK;
 }

@@ -74,7 +74,7 @@ enum ig_plan_buffer_kind {
     IG_PLAN_OUTPUT, /* index: the plan's output; bound memory */
     IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section, and the copies behind it */
     IG_PLAN_ALIAS,  /* memory of buffer `index` (a reshape, a part) at byte offset slot `offset` */
-    IG_PLAN_SEAT,   /* CUDA: this rank's struct ig_window_seat (base/window.h); index 0; for alternatives of collectives */
+    IG_PLAN_SEAT, /* CUDA: this rank's struct ig_window_seat (base/window.h); index 0; for alternatives of collectives */
 };
 /* The first step that uses an ARENA or OUTPUT buffer writes it, and no other step does; aliases are only read. Runtimes
  * rely on this to reorder steps. */

@@ -27,7 +27,8 @@ static const schedule_fn cuda_schedules[IG_FAMILY_COUNT] = {
     [IG_FAMILY_REST] = ig_kernel_rest,          [IG_FAMILY_COLLECTIVE] = ig_kernel_exchange_cuda,
 };
 /* Families with several candidates, on CPUs and GPUs. */
-static const choice_fn choosers[IG_FAMILY_COUNT] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
+static const choice_fn choosers[IG_FAMILY_COUNT] = {
+    [IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
 enum { CUDA_THREADS = 256 };
 
 /* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */

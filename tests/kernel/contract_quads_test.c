@@ -7,13 +7,13 @@
 struct limits {
     enum ingot_dtype a;
     int64_t rows, depth, columns;
-    int every; /* each such quad is proved, whatever the column; 0: none, 1: all */
+    int every;       /* each such quad is proved, whatever the column; 0: none, 1: all */
     bool transposed; /* B is computed by the network, and its rows are columns */
 };
 
 /* Two weights each: up to 6 of them are proved. */
-static const int8_t pairs[][2] = {{64, 64},  {-64, -64}, {127, 1},   {-128, 0},   {127, -128}, {-1, -127}, {64, 65},
-                                  {127, 2},  {-64, -65}, {-128, -1}, {127, 127},  {-128, -128}, {2, 127},   {-3, -126}};
+static const int8_t pairs[][2] = {{64, 64}, {-64, -64}, {127, 1},   {-128, 0},  {127, -128},  {-1, -127}, {64, 65},
+                                  {127, 2}, {-64, -65}, {-128, -1}, {127, 127}, {-128, -128}, {2, 127},   {-3, -126}};
 
 static uint32_t next(uint32_t *state) {
     *state = *state * 1664525u + 1013904223u;
@@ -74,21 +74,27 @@ static void build_images(struct ig_graph *g, const void *argument) {
     x = ig_map2(g, IG_OP_max, x, ig_build_scalar_int(g, l->a, l->a == INGOT_U8 ? 254 : 126));
     const int64_t ones[] = {1, 1}, kernel[] = {size, size};
     ig_dim pad[] = {number(g, size / 2), number(g, size / 2)};
-    const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),      ig_attr_of_ints(ones, 2),
-                                    ig_attr_of_dims(pad, 2),       ig_attr_of_dims(pad, 2),
-                                    ig_attr_of_int(1),             ig_attr_of_dtype(INGOT_I32),
-                                    ig_attr_of_int(0),             ig_attr_of_int(0),
-                                    ig_attr_of_int(l->columns),    ig_attr_of_ints(kernel, 2),
-                                    ig_attr_of_int(IG_MATH_EXACT), ig_attr_of_int(l->a == INGOT_U8 ? 255 : 0)};
+    const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),
+                                    ig_attr_of_ints(ones, 2),
+                                    ig_attr_of_dims(pad, 2),
+                                    ig_attr_of_dims(pad, 2),
+                                    ig_attr_of_int(1),
+                                    ig_attr_of_dtype(INGOT_I32),
+                                    ig_attr_of_int(0),
+                                    ig_attr_of_int(0),
+                                    ig_attr_of_int(l->columns),
+                                    ig_attr_of_ints(kernel, 2),
+                                    ig_attr_of_int(IG_MATH_EXACT),
+                                    ig_attr_of_int(l->a == INGOT_U8 ? 255 : 0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, (ig_value[]){x, w}, 2, 1, attrs, none));
 }
 
 static const struct limits products[] = {
-    {INGOT_U8, 33, 64, 40, 2, false},  {INGOT_U8, 33, 64, 40, 1, false},   {INGOT_U8, 33, 70, 17, 0, false},
-    {INGOT_I8, 40, 36, 16, 3, false},  {INGOT_U8, 70, 2600, 20, 2, false}, /* several steps of the depth */
-    {INGOT_U8, 5, 64, 40, 2, false},                                       /* one block of rows: no list */
-    {INGOT_U8, -3, 64, 40, 2, false},  {INGOT_U8, 40, 64, 24, 3, true},    {INGOT_U8, 40, 34, 24, 2, true},
+    {INGOT_U8, 33, 64, 40, 2, false}, {INGOT_U8, 33, 64, 40, 1, false},   {INGOT_U8, 33, 70, 17, 0, false},
+    {INGOT_I8, 40, 36, 16, 3, false}, {INGOT_U8, 70, 2600, 20, 2, false}, /* several steps of the depth */
+    {INGOT_U8, 5, 64, 40, 2, false},                                      /* one block of rows: no list */
+    {INGOT_U8, -3, 64, 40, 2, false}, {INGOT_U8, 40, 64, 24, 3, true},    {INGOT_U8, 40, 34, 24, 2, true},
 };
 
 static const struct limits images[] = {

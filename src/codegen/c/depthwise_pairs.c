@@ -23,12 +23,12 @@ static void print_readers(const struct ig_micro *m, const struct ig_target *targ
                    "#define %s_add(c, a, b) \\\n    do { \\\n        %s_v sum; \\\n"
                    "        __asm__(\"vpmaddwd %%2, %%1, %%0\" : \"=%s\"(sum) : \"%s\"(a), \"%sm\"(b)); \\\n"
                    "        c += sum; \\\n    } while (0)\n",
-                   n, n, target->vector_bytes, n, target->vector_bytes, n, target->vector_bytes / 4, n, n, n, n, in, n, n,
-                   n, in, in, in);
+                   n, n, target->vector_bytes, n, target->vector_bytes, n, target->vector_bytes / 4, n, n, n, n, in, n,
+                   n, n, in, in, in);
     if (wide)
-        ig_text_printf(text,
-                       "INLINE %s_v %s_two(const %s_b *x, const %s_b *y) {\n    return %s_one(x) | %s_one(y) << 16;\n}\n",
-                       n, n, n, n, n, n);
+        ig_text_printf(
+            text, "INLINE %s_v %s_two(const %s_b *x, const %s_b *y) {\n    return %s_one(x) | %s_one(y) << 16;\n}\n", n,
+            n, n, n, n, n);
     else
         ig_text_printf(text,
                        "typedef char %s_h __attribute__((vector_size(16)));\n"
@@ -90,10 +90,11 @@ static void print_columns(const struct ig_micro *m, const struct ig_target *targ
     const char *n = m->name;
     int lanes = ig_micro_lanes(target, m->dtype);
     int64_t last = (columns - 1) * m->x_column + (m->kw - 1) * m->dilation;
-    ig_text_printf(text,
-                   "static __attribute__((noinline)) void %s_%d(const %s_b *x, const %s_b *w, unsigned *c, long channels) "
-                   "{\n    for (long ch = 0; ch < channels; ch += %d) {\n",
-                   n, columns, n, n, lanes);
+    ig_text_printf(
+        text,
+        "static __attribute__((noinline)) void %s_%d(const %s_b *x, const %s_b *w, unsigned *c, long channels) "
+        "{\n    for (long ch = 0; ch < channels; ch += %d) {\n",
+        n, columns, n, n, lanes);
     for (int i = 0; i < columns; i++)
         ig_text_printf(text, "        %s_v c%d = {0};\n", n, i);
     for (int g = 0; ROWS * g < m->kh; g++) {

@@ -195,8 +195,8 @@ static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     for (int r = 1; r < rows_of_vectors(m); r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1)
-                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first%s%s); break;\n", r * 8 + v, m->name, r,
-                               v, m->listed ? ", list" : "", m->rate ? ", next" : "");
+                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first%s%s); break;\n", r * 8 + v, m->name,
+                               r, v, m->listed ? ", list" : "", m->rate ? ", next" : "");
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
@@ -215,12 +215,13 @@ void ig_c_micro_dot(const struct ig_micro *m, const struct ig_target *target, bo
  * of these in general registers. */
 static void print_four(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     const char *n = m->name, *in = target->vector_registers >= 32 ? "v" : "x";
-    ig_text_printf(text,
-                   "typedef unsigned %s %s_a __attribute__((may_alias));\n"
-                   "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
-                   "INLINE %s_v %s_four(const %s_a *at) {\n    %s_v c;\n"
-                   "    __asm__(\"vpbroadcastd %%1, %%0\" : \"=%s\"(c) : \"m\"(*(const %s_w *)at));\n    return c;\n}\n",
-                   m->together == 4 ? "char" : "short", n, n, n, n, n, n, in, n);
+    ig_text_printf(
+        text,
+        "typedef unsigned %s %s_a __attribute__((may_alias));\n"
+        "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
+        "INLINE %s_v %s_four(const %s_a *at) {\n    %s_v c;\n"
+        "    __asm__(\"vpbroadcastd %%1, %%0\" : \"=%s\"(c) : \"m\"(*(const %s_w *)at));\n    return c;\n}\n",
+        m->together == 4 ? "char" : "short", n, n, n, n, n, n, in, n);
 }
 
 /* NAME_widen: bytes of B in 16 bits each, as an instruction: gcc widens the halves of a vector one by one. NAME_dot: two

@@ -27,7 +27,8 @@ static void print_halves(const struct ig_micro *m, const struct ig_target *targe
                    "static const unsigned %s_mask[16] __attribute__((aligned(64))) = {[0 ... 15] = 0x00ff00ff};\n"
                    "INLINE %s_s %s_even(const %s_a *at) {\n    %s_s c;\n"
                    "    __asm__ volatile(\"vpbroadcastd %%1, %%0\\n\\t%s %%2, %%0, %%0\"\n"
-                   "                     : \"=&%s\"(c) : \"m\"(*(const %s_w *)at), \"m\"(*(const %s_u *)%s_mask));\n    return c;\n}\n"
+                   "                     : \"=&%s\"(c) : \"m\"(*(const %s_w *)at), \"m\"(*(const %s_u *)%s_mask));\n   "
+                   " return c;\n}\n"
                    "INLINE %s_s %s_odd(const %s_a *at) {\n    %s_s c;\n"
                    "    __asm__ volatile(\"vpbroadcastd %%1, %%0\\n\\tvpsrlw $8, %%0, %%0\" : \"=%s\"(c)\n"
                    "                     : \"m\"(*(const %s_w *)at));\n    return c;\n}\n",
@@ -60,9 +61,8 @@ static const char *four(const struct ig_micro *m, int r, struct ig_job *job) {
 }
 
 static void print_begin(const struct ig_micro *m, const char *end, struct ig_text *text) {
-    ig_text_printf(text,
-                   "    for (; i < %s; i++) {\n        const long q = %s;\n        const %s_b *y = b + q * %d;\n", end,
-                   m->listed ? "list[1 + i]" : "i", m->name, 4 * m->nr);
+    ig_text_printf(text, "    for (; i < %s; i++) {\n        const long q = %s;\n        const %s_b *y = b + q * %d;\n",
+                   end, m->listed ? "list[1 + i]" : "i", m->name, 4 * m->nr);
     for (int at = 0; m->prefetch && at < 4 * m->nr; at += 64)
         ig_text_printf(text, "        __builtin_prefetch(y + %lld);\n", (long long)m->prefetch + at);
 }
@@ -71,8 +71,7 @@ static void print_proved(const struct ig_micro *m, int rows, int vectors, int la
     ig_text_printf(text, "    const %s_s ones = (%s_s){0} + 1;\n", m->name, m->name);
     print_begin(m, "list[0]", text);
     for (int r = 0; r < rows; r++) {
-        ig_text_printf(text, "        const %s_v a_%d = %s_four(%s);\n", m->name, r, m->name,
-                       four(m, r, text->job));
+        ig_text_printf(text, "        const %s_v a_%d = %s_four(%s);\n", m->name, r, m->name, four(m, r, text->job));
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "        c0_%d_%d += %s_pairs(%s_bytes(a_%d, y + %d), ones);\n", r, v, m->name,
                            m->name, r, 4 * v * lanes);

@@ -7,9 +7,14 @@
 static const struct type {
     const char *stored, *sum;
 } types[INGOT_DTYPE_COUNT] = {
-    [INGOT_F16] = {"f16", "float"},      [INGOT_BF16] = {"bf16", "float"},    [INGOT_F32] = {"float", "float"},
-    [INGOT_F64] = {"double", "double"},  [INGOT_I32] = {"int", "unsigned"},   [INGOT_U32] = {"unsigned", "unsigned"},
-    [INGOT_I64] = {"long long", "unsigned long long"}, [INGOT_U64] = {"unsigned long long", "unsigned long long"},
+    [INGOT_F16] = {"f16", "float"},
+    [INGOT_BF16] = {"bf16", "float"},
+    [INGOT_F32] = {"float", "float"},
+    [INGOT_F64] = {"double", "double"},
+    [INGOT_I32] = {"int", "unsigned"},
+    [INGOT_U32] = {"unsigned", "unsigned"},
+    [INGOT_I64] = {"long long", "unsigned long long"},
+    [INGOT_U64] = {"unsigned long long", "unsigned long long"},
 };
 
 /* Moved, not reduced. */
@@ -28,8 +33,8 @@ void ig_cuda_exchange(const struct ig_cuda_exchange *e, struct ig_text *text) {
     ig_text_add(text, "enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST };\n"
                       "enum { SUM, MAX, MIN };\n"
                       "struct f16 {\n    unsigned short bits;\n};\nstruct bf16 {\n    unsigned short bits;\n};\n");
-    ig_text_printf(text, "enum { KIND = %d, REDUCTION = %d, REDUCES = %d, EVEN = %d, EARLY = %d };\n",
-                   (int)e->kind, (int)e->reduction, reduces, e->even, e->early);
+    ig_text_printf(text, "enum { KIND = %d, REDUCTION = %d, REDUCES = %d, EVEN = %d, EARLY = %d };\n", (int)e->kind,
+                   (int)e->reduction, reduces, e->even, e->early);
     ig_text_printf(text, "enum { RANKS = %u, ROOT = %u, MOST_RANKS = %u };\n", e->ranks, e->root, IG_MOST_RANKS);
     ig_text_printf(text, "enum { HEADERS = %d, SHORT_LINES = %d, SHORT_EACH = %d, LONG_EACH = %d };\n",
                    IG_WINDOW_HEADERS, IG_WINDOW_SHORT_LINES, IG_WINDOW_SHORT_EACH, IG_WINDOW_LONG_EACH);

@@ -403,13 +403,13 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, i
                                              : ig_contract_view_a(s->c, s->batch);
     ig_x a = ig_x_add(k, ig_x_add(k, view.base, ig_x_mul(k, row, dim(s, s->lda))), depth_at);
     struct ig_call_arg args[10] = {{-1, block_rows(s, block)},
-                                 {-1, ig_columns_vectors(s->c, &s->p, s->panel, s->copy_b)},
-                                 {view.buffer, a},
-                                 {-1, dim(s, s->lda)},
-                                 {b_buffer(s), b_position(s, depth_at)},
-                                 {s->c_buffer, sums_at},
-                                 {-1, step_length(s, depth_at)},
-                                 {-1, first}};
+                                   {-1, ig_columns_vectors(s->c, &s->p, s->panel, s->copy_b)},
+                                   {view.buffer, a},
+                                   {-1, dim(s, s->lda)},
+                                   {b_buffer(s), b_position(s, depth_at)},
+                                   {s->c_buffer, sums_at},
+                                   {-1, step_length(s, depth_at)},
+                                   {-1, first}};
     int count = 8;
     if (lists(s)) args[count++] = (struct ig_call_arg){s->list_buffer, num(s, 0)};
     if (fetch_rate(s)) args[count++] = fetch_from(s, depth_at, nth);

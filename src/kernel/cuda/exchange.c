@@ -93,8 +93,7 @@ static void emit(struct ig_kernel *kernel, const struct ig_region *region, const
     struct ig_call_arg args[4 + IG_EXCHANGE_MOST_SIZES];
     ig_x tile, zero = ig_x_index(k, 0);
     ig_loops_dim(k, ig_exchange_number(k->dims)); /* the first of all, where the runtime finds it */
-    struct ig_stmt *body =
-        ig_s_for(k, NULL, IG_FOR_TILE, zero, ig_x_dim(k, kernel->tiles), ig_x_index(k, 1), &tile);
+    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, zero, ig_x_dim(k, kernel->tiles), ig_x_index(k, 1), &tile);
     const int seat = ig_loops_param(k, (int)(region->inputs.count + region->outputs.count), INGOT_U64, true, "seat");
     args[0] = (struct ig_call_arg){0, zero};
     args[1] = (struct ig_call_arg){1, zero};
