@@ -9,7 +9,7 @@
 /* A value of the rank's graph, and how it holds one of the model's. */
 struct form {
     struct ig_layout layout;
-    ig_value value;
+    ig_value value, of;
 };
 struct forms {
     IG_VEC(struct form) list; /* the first is what its node gives */
@@ -21,28 +21,34 @@ struct splitter {
     const struct ig_shard_plan *plan;
     int rank;
     int64_t collectives;          /* so far */
-    struct forms *forms;          /* by value of `from` */
+    struct forms *forms;          /* by value of `from`; in place, one list of the few that there are */
     bool in_place;                /* `to` is `from`, of which constants are divided: they are whole as they are */
     struct ig_shard_dealt *dealt; /* NULL: concatenations are divided by ranges alone */
 };
 
 static ig_value form_of(struct splitter *s, ig_value v, const struct ig_layout *layout);
 
+static struct forms *forms_of(const struct splitter *s, ig_value v) {
+    return &s->forms[s->in_place ? 0 : v];
+}
+
 static ig_value add_form(struct splitter *s, ig_value v, const struct ig_layout *layout, ig_value value) {
-    IG_PUSH(s->from->job, &s->forms[v].list, ((struct form){*layout, value}));
+    IG_PUSH(s->from->job, &forms_of(s, v)->list, ((struct form){*layout, value, v}));
     return value;
 }
 
 static const struct form *find_form(const struct splitter *s, ig_value v, const struct ig_layout *layout) {
-    for (uint32_t i = 0; i < s->forms[v].list.count; i++) {
-        if (ig_layout_same(&s->forms[v].list.at[i].layout, layout)) return &s->forms[v].list.at[i];
+    const struct forms *forms = forms_of(s, v);
+    for (uint32_t i = 0; i < forms->list.count; i++) {
+        const struct form *form = &forms->list.at[i];
+        if (form->of == v && ig_layout_same(&form->layout, layout)) return form;
     }
     return NULL;
 }
 
 /* What its node gives. */
 static struct form first_form(const struct splitter *s, ig_value v) {
-    if (s->in_place) return (struct form){ig_layout_whole(), v};
+    if (s->in_place) return (struct form){ig_layout_whole(), v, v};
     const struct form *list = s->forms[v].list.at;
     IG_ASSERT(s->from->job, list && s->forms[v].list.count > 0);
     return list[0];
@@ -197,7 +203,7 @@ ig_value ig_shard_part(struct ig_graph *g, ig_value constant, const struct ig_la
     struct splitter s = {
         .from = g, .to = g, .dims = g->dims, .plan = &plan, .rank = rank, .in_place = true, .dealt = out_dealt};
     if (out_dealt) out_dealt->count = 0;
-    s.forms = IG_NEW_ARRAY(g->job, struct forms, g->values.count + 1);
+    s.forms = IG_NEW(g->job, struct forms);
     return form_of(&s, constant, layout);
 }
 
