@@ -2,8 +2,9 @@
 #include "codegen/cuda/exchange.h"
 
 #include "codegen/cuda/templates.h"
+#include "ir/type.h"
 
-/* How elements are stored, and what they are added up as. */
+/* How elements are stored, and what they are added up as: integers without a sign, so that they wrap around. */
 static const struct type {
     const char *stored, *sum;
 } types[INGOT_DTYPE_COUNT] = {
@@ -16,6 +17,12 @@ static const struct type {
     [INGOT_I64] = {"long long", "unsigned long long"},
     [INGOT_U64] = {"unsigned long long", "unsigned long long"},
 };
+
+/* What elements are reduced as: of the maximum and the minimum integers keep their sign. */
+static const char *total_type(const struct ig_cuda_exchange *e) {
+    const bool adds = e->reduction == IG_REDUCE_SUM || ig_dtype_is_float(e->dtype);
+    return adds ? types[e->dtype].sum : types[e->dtype].stored;
+}
 
 /* Moved, not reduced. */
 static const char *plain_type(enum ingot_dtype dtype) {
@@ -41,7 +48,7 @@ void ig_cuda_exchange(const struct ig_cuda_exchange *e, struct ig_text *text) {
     ig_text_printf(text, "enum { SLOT = %d, SHORT = %d, FIRST_EPOCH = %d };\n", IG_WINDOW_SLOT, IG_WINDOW_SHORT,
                    IG_WINDOW_FIRST_EPOCH);
     ig_text_printf(text, "typedef %s element;\ntypedef %s total;\n",
-                   reduces ? types[e->dtype].stored : plain_type(e->dtype), reduces ? types[e->dtype].sum : "int");
+                   reduces ? types[e->dtype].stored : plain_type(e->dtype), reduces ? total_type(e) : "int");
     ig_text_add(text, ig_cuda_template_exchange);
     ig_text_add(text, "}\n");
 }
