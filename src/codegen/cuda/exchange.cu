@@ -276,12 +276,13 @@ template <bool BULK> struct exchange {
         if constexpr (BULK) __syncthreads();
     }
 
-    // Clears this block's words of the half of the next epoch.
+    // Clears this block's share of the words of the half of the next epoch.
     __device__ __noinline__ void clear_next() {
         epoch++;
         for (int sender = 0; sender < RANKS; sender++) {
             const line<false> nothing = {0, 0};
-            if (threadIdx.x == 0) nothing.store(header(own, sender));
+            const int b = blockIdx.x + threadIdx.x * gridDim.x; // of all that a larger kernel may have had
+            if (b < HEADERS) nothing.store(slot(own, sender) + b * 16);
             for (int i = blockIdx.x * THREADS + threadIdx.x; i < SHORT_LINES; i += gridDim.x * THREADS)
                 nothing.store(slot(own, sender) + (HEADERS + i) * 16);
         }
