@@ -239,7 +239,7 @@ template <bool BULK> struct exchange {
         if (began == 0) began = now;
         if (peek(&me->given_up))
             lost = true;
-        else if (threadIdx.x == 0 && peek(&to->stop))
+        else if (threadIdx.x < RANKS && peek(&to->stop)) // over a slow link: not all threads, but those that wait for headers
             give_up(WELL, peer, 0, 0);
         else if (now - began > patience)
             give_up(LATE, peer, 0, 0);
