@@ -169,6 +169,9 @@ EMULATED __attribute__((const, noinline)) static char *emulated_dynamic() {
 EMULATED static void __syncthreads() {
     emulator->wait_block();
 }
+EMULATED static int __syncthreads_or(int value) {
+    return emulator->wait_block_any(value);
+}
 EMULATED static void __syncwarp(unsigned team = 0xffffffff) {
     emulator->sync_warp(team);
 }

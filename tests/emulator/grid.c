@@ -186,6 +186,8 @@ static void release_barriers(void) {
     for (int rank = 0; rank < part->ranks; rank++) {
         if (part->arrived[rank] < part->count) continue;
         part->arrived[rank] = 0;
+        part->brought[rank] = part->brings[rank];
+        part->brings[rank] = 0;
         release(rank * part->count, (rank + 1) * part->count, BLOCK);
     }
     if (part->arrived_cluster < all) return;
@@ -283,6 +285,12 @@ static bool run_blocks(void) {
 static void wait_block(void) {
     part->arrived[part->seen.rank]++;
     pause_for(BLOCK);
+}
+
+static int wait_block_any(int value) {
+    part->brings[part->seen.rank] |= value != 0;
+    wait_block();
+    return part->brought[part->seen.rank];
 }
 
 /* The last thread to arrive wakes the others. */
@@ -561,12 +569,14 @@ static void prepare_part(struct run *run) {
     part->busy = false;
     part->loaded = 0;
     memset(part->arrived, 0, sizeof part->arrived);
+    memset(part->brings, 0, sizeof part->brings);
     memset(part->arrived_named, 0, sizeof part->arrived_named);
     part->arrived_cluster = 0;
     part->seen = (struct emulator){.blocks = l->blocks,
                                    .access = memory_access,
                                    .refuse = part_refuse,
                                    .wait_block = wait_block,
+                                   .wait_block_any = wait_block_any,
                                    .wait_named = wait_named,
                                    .wait_cluster = wait_cluster,
                                    .meet = meet,

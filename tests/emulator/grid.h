@@ -31,6 +31,8 @@ struct emulator {
     void (*access)(const void *at, size_t size, int how);
     void (*refuse)(const char *format, ...);
     void (*wait_block)(void);
+    /* The same; is `value` not 0 of any thread? */
+    int (*wait_block_any)(int value);
     /* Waits for `count` threads at the block's named barrier `name`. */
     void (*wait_named)(int name, int count);
     void (*wait_cluster)(void);

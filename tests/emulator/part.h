@@ -107,6 +107,7 @@ struct part {
     int count, ranks; /* threads per block; blocks that run together */
     int current;      /* index of the running coroutine */
     int arrived[MOST_RANKS], arrived_cluster, arrived_named[MOST_RANKS][NAMED];
+    int brings[MOST_RANKS], brought[MOST_RANKS]; /* what threads bring to their block's barrier, and brought to the last one */
     struct box boxes[MOST_BOXES];
     unsigned n_boxes;
     uint32_t block_epoch, epoch[MOST_RANKS];

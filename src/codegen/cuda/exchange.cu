@@ -193,7 +193,7 @@ template <bool BULK> struct exchange {
     int rank;
     unsigned number, size, epoch, tries;
     unsigned long long began; // to wait, by the GPU's clock; 0: it did not have to so far
-    bool lost;                // it waits for nobody any more
+    bool lost;                // it waits for nobody any more, and sends nothing: others would take it for what they wait for
 
     // What never changes, which may be read early.
     __device__ __forceinline__ void begin(seat *given) {
@@ -254,9 +254,9 @@ template <bool BULK> struct exchange {
 
     // ---- An epoch
 
-    __device__ __forceinline__ void send_header() const {
-        if constexpr (BULK) __syncthreads(); // so that the fence is behind the lines of all
-        if (threadIdx.x == 0 || threadIdx.x >= RANKS) return;
+    __device__ __forceinline__ void send_header() {
+        if constexpr (BULK) lost = __syncthreads_or(lost); // the fence is behind the lines of all, if all sent them
+        if (lost || threadIdx.x == 0 || threadIdx.x >= RANKS) return;
         if constexpr (BULK) asm volatile("fence.acq_rel.sys;" ::: "memory");
         line<false> l;
         l.fill(epoch, number, size);
@@ -273,7 +273,7 @@ template <bool BULK> struct exchange {
                 give_up(DIFFERENT, peer, (unsigned)l.a, (unsigned)l.b);
             if constexpr (BULK) asm volatile("fence.acq_rel.sys;" ::: "memory");
         }
-        if constexpr (BULK) __syncthreads();
+        if constexpr (BULK) lost = __syncthreads_or(lost);
     }
 
     // Clears this block's share of the words of the half of the next epoch.
@@ -384,7 +384,7 @@ template <bool BULK> struct exchange {
         for (long long first = blockIdx.x * THREADS + threadIdx.x, begin = 0;;) {
             if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
             if constexpr (!BULK) send_header();
-            send(s, source, first, step);
+            if (!lost) send(s, source, first, step);
             if constexpr (BULK) send_header();
             check_header();
             if constexpr (REDUCES)
