@@ -1,0 +1,223 @@
+#include "support/device/exchange.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "codegen/cuda/print.h"
+#include "dist/nccl.h"
+#include "ir/build.h"
+#include "kernel/cuda/exchange.h"
+#include "support/check/passes.h"
+#include "support/support.h"
+
+/* Longer than any test takes, and less than the emulator lets a kernel poll. */
+#define SECONDS 300
+
+static struct emulator_options *how;
+static struct ig_device *devices[EXCHANGE_RANKS];
+static struct ig_code code;
+
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
+
+static const char *const parts_names[EXCHANGE_RANKS] = {"part0", "part1", "part2", "part3"};
+
+static ig_value build_node(struct ig_graph *g, const struct exchange_kernel *k, int rank) {
+    struct ig_dims *dims = g->dims;
+    const struct ig_collective *what = &k->what;
+    ig_dim parts[EXCHANGE_RANKS], whole = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1);
+    ig_dim inner = ig_dim_mul(dims, ig_dim_symbol(dims, "inner"), ig_dim_const(dims, k->multiple));
+    ig_dim shape[3] = {ig_dim_symbol(dims, "outer"), one, inner};
+    for (uint32_t r = 0; r < k->ranks; r++) {
+        parts[r] = ig_dim_symbol(dims, parts_names[r]);
+        whole = ig_dim_add(dims, whole, parts[r]);
+    }
+    if (what->kind == IG_ALL_GATHER) shape[1] = parts[rank];
+    if (what->kind == IG_REDUCE_SCATTER) shape[1] = whole;
+    if (what->kind == IG_ALL_TO_ALL) shape[1] = shape[0], shape[0] = ig_dim_const(dims, k->ranks);
+    const struct ig_type type = ig_type_make((enum ingot_dtype)what->dtype, 3, shape);
+    ig_value x = ig_build_input(g, "x", &type);
+    const struct ig_attr root[] = {ig_attr_of_int(0), ig_attr_of_int(k->ranks), ig_attr_of_int(what->peer)};
+    const enum ig_reduction reduction = (enum ig_reduction)what->reduction;
+    switch (what->kind) {
+    case IG_ALL_REDUCE: return ig_build_all_reduce(g, x, 0, (int)k->ranks, reduction);
+    case IG_ALL_GATHER: return ig_build_all_gather(g, x, 0, rank, 1, parts, (int)k->ranks);
+    case IG_REDUCE_SCATTER: return ig_build_reduce_scatter(g, x, 0, rank, 1, parts, (int)k->ranks, reduction);
+    case IG_ALL_TO_ALL: return ig_build_all_to_all(g, x, 0, (int)k->ranks);
+    default: return ig_build_node(g, IG_OP_broadcast_from, &x, 1, 1, root, NULL);
+    }
+}
+
+/* The text of a rank's kernel. */
+static const char *make(struct ig_job *job, struct exchange_kernel *k, int rank) {
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = k->sm};
+    const struct ig_pass_options options = {.target = &target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    ig_build_output(g, "y", build_node(g, k, rank));
+    g = passes_named(g, "fuse", &options);
+    const struct ig_region *region = &g->regions.at[0];
+    IG_ASSERT(job, g->regions.count == 1 && ig_exchange_has_kernel(g, region, &target));
+    k->made = ig_kernel_make(g, region, &target);
+    k->dims = g->dims;
+    return ig_cuda_kernel(job, k->made, k->name, &target);
+}
+
+void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count) {
+    struct ig_source *sources = IG_NEW_ARRAY(job, struct ig_source, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct exchange_kernel *k = &kernels[i];
+        if (k->multiple == 0) k->multiple = 1;
+        if (k->sm == 0) k->sm = 90;
+        snprintf(k->name, sizeof k->name, "exchange_%u", i);
+        sources[i] = (struct ig_source){.symbol = k->name, .text = make(job, k, 0)};
+        for (int rank = 1; rank < (int)k->ranks; rank++)
+            IG_ASSERT(job, strcmp(make(job, k, rank), sources[i].text) == 0);
+    }
+    emulated_compile(job, sources, count, 90, &code);
+}
+
+/* ---- Groups ------------------------------------------------------------------------------------------------------ */
+
+void exchange_set_order(bool backwards) {
+    if (!devices[0]) devices[0] = emulated_create(0, &how);
+    *how = (struct emulator_options){.backwards = backwards, .late = backwards, .races = true};
+}
+
+struct thread {
+    pthread_t thread;
+    struct exchange_rank *rank;
+    exchange_body body;
+    void *user;
+    char wrong[INGOT_ERROR_MESSAGE_SIZE + 100];
+};
+
+static void *thread_main(void *argument) {
+    struct thread *t = argument;
+    const char *wrong = t->body(t->rank, t->user);
+    if (wrong) snprintf(t->wrong, sizeof t->wrong, "%s", wrong);
+    return NULL;
+}
+
+void exchange_together(struct exchange_group *group, exchange_body body, void *user) {
+    struct thread threads[EXCHANGE_RANKS] = {0};
+    for (uint32_t r = 0; r < group->ranks; r++) {
+        threads[r].rank = &group->at[r];
+        threads[r].body = body;
+        threads[r].user = user;
+        assert_int_equal(pthread_create(&threads[r].thread, NULL, thread_main, &threads[r]), 0);
+    }
+    for (uint32_t r = 0; r < group->ranks; r++)
+        pthread_join(threads[r].thread, NULL);
+    for (uint32_t r = 0; r < group->ranks; r++)
+        if (threads[r].wrong[0]) fail_msg("rank %u: %s", r, threads[r].wrong);
+}
+
+static const char *open_windows(struct exchange_rank *r, void *user) {
+    if (ig_group_open_windows(r->seat, r->device, &r->error)) return r->error.message;
+    return ig_group_seat(r->seat) ? NULL : ig_group_transport(r->seat);
+}
+
+static void open_rank(struct exchange_rank *r, uint32_t rank, uint32_t ranks, struct ig_group *host) {
+    if (!devices[rank]) devices[rank] = emulated_create((int)rank, &how);
+    *r = (struct exchange_rank){.rank = rank, .ranks = ranks, .device = devices[rank]};
+    const struct ig_device_api *api = r->device->api;
+    if (ig_nccl_create(host, NULL, &r->seat, &r->error) ||
+        api->module_create(r->device, code.bytes, code.size, &r->module, &r->error) ||
+        api->stream_create(r->device, &r->stream, &r->error))
+        fail_msg("%s", r->error.message);
+}
+
+void exchange_open(struct exchange_group *group, uint32_t ranks) {
+    struct ig_group *hosts[EXCHANGE_RANKS];
+    struct ingot_error error;
+    const struct ig_group_options options = {.seconds = SECONDS};
+    group->ranks = ranks;
+    if (ig_group_create_local(ranks, &options, hosts, &error)) fail_msg("%s", error.message);
+    for (uint32_t r = 0; r < ranks; r++)
+        open_rank(&group->at[r], r, ranks, hosts[r]);
+    exchange_together(group, open_windows, NULL);
+}
+
+void exchange_close(struct exchange_group *group) {
+    for (uint32_t i = 0; i < group->ranks; i++) {
+        struct exchange_rank *r = &group->at[i];
+        r->device->api->stream_destroy(r->device, r->stream);
+        r->device->api->module_destroy(r->device, r->module);
+        ig_group_destroy(r->seat);
+    }
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+static int64_t size_of(const struct exchange_call *call, ig_dim dim) {
+    const struct exchange_kernel *k = call->kernel;
+    ig_dim symbols[3 + EXCHANGE_RANKS] = {ig_exchange_number(k->dims), ig_dim_symbol(k->dims, "outer"),
+                                          ig_dim_symbol(k->dims, "inner")};
+    int64_t values[3 + EXCHANGE_RANKS] = {call->number, (int64_t)call->sizes.outer,
+                                          (int64_t)call->sizes.inner / k->multiple};
+    int64_t value = -1;
+    for (uint32_t r = 0; r < k->ranks; r++) {
+        symbols[3 + r] = ig_dim_symbol(k->dims, parts_names[r]);
+        values[3 + r] = (int64_t)call->sizes.parts[r];
+    }
+    if (!ig_dim_eval(k->dims, dim, symbols, values, 3 + (int)k->ranks, &value)) value = -1;
+    return value;
+}
+
+static enum ingot_status launch(struct exchange_rank *r, const struct exchange_call *call, void *source,
+                                void *destination) {
+    const struct ig_kernel *kernel = call->kernel->made;
+    int64_t dims[8 + EXCHANGE_RANKS];
+    if (kernel->dims.count > sizeof dims / sizeof *dims) return IG_ERR(&r->error, INGOT_INTERNAL, "too many dims");
+    for (uint32_t i = 0; i < kernel->dims.count; i++)
+        dims[i] = size_of(call, kernel->dims.at[i]);
+    void *buffers[] = {source, destination, ig_group_seat(r->seat)};
+    const struct ig_launch l = {.module = r->module,
+                                .portable = UINT64_MAX,
+                                .name = call->kernel->name,
+                                .threads = (uint32_t)kernel->threads,
+                                .waits = call->kernel->sm >= 90,
+                                .buffers = buffers,
+                                .n_buffers = 3,
+                                .dims = dims,
+                                .n_dims = kernel->dims.count,
+                                .tiles = call->blocks ? call->blocks : size_of(call, kernel->tiles)};
+    return r->device->api->launch(r->device, r->stream, &l, &r->error);
+}
+
+static enum ingot_status copy(struct exchange_rank *r, void *to, const void *from, size_t size) {
+    if (size > 0) IG_TRY(r->device->api->copy(r->device, r->stream, to, from, size, &r->error));
+    return r->device->api->stream_wait(r->device, r->stream, &r->error);
+}
+
+static enum ingot_status launch_on(struct exchange_rank *r, const struct exchange_call *call, void *const *memory,
+                                   const size_t *sizes, const void *source, void *destination) {
+    IG_TRY(copy(r, memory[0], source, sizes[0]));
+    IG_TRY(copy(r, memory[1], destination, sizes[1]));
+    IG_TRY(launch(r, call, memory[0], memory[1]));
+    return copy(r, destination, memory[1], sizes[1]);
+}
+
+const char *exchange_launch(struct exchange_rank *r, const struct exchange_call *call, const void *source,
+                            void *destination) {
+    size_t sizes[2];
+    void *memory[2];
+    if (!ig_collective_bytes(&call->kernel->what, &call->sizes, r->rank, r->ranks, &sizes[0], &sizes[1]))
+        return "impossible sizes";
+    for (int i = 0; i < 2; i++)
+        if (r->device->api->allocate(r->device, sizes[i] ? sizes[i] : 1, &memory[i], &r->error))
+            return r->error.message;
+    enum ingot_status status = launch_on(r, call, memory, sizes, source, destination);
+    for (int i = 0; i < 2; i++)
+        r->device->api->release(r->device, memory[i], sizes[i] ? sizes[i] : 1);
+    return status == INGOT_OK ? NULL : r->error.message;
+}
+
+const char *exchange_read(struct exchange_rank *r, const void *from, void *to, size_t size) {
+    return copy(r, to, from, size) ? r->error.message : NULL;
+}
+
+const char *exchange_write(struct exchange_rank *r, void *to, const void *from, size_t size) {
+    return copy(r, to, from, size) ? r->error.message : NULL;
+}

@@ -1,0 +1,69 @@
+/*
+ * Collectives as kernels of emulated GPUs, through the windows of a group whose ranks are threads of the test
+ * (codegen/cuda/exchange.cu, dist/windows.h).
+ */
+#ifndef TESTS_SUPPORT_EXCHANGE_H
+#define TESTS_SUPPORT_EXCHANGE_H
+
+#include "base/window.h"
+#include "dist/dist.h"
+#include "ir/graph.h"
+#include "support/device/emulated.h"
+
+enum { EXCHANGE_RANKS = 4 }; /* the most */
+
+/* A kernel for any sizes. */
+struct exchange_kernel {
+    struct ig_collective what;
+    uint32_t ranks;
+    int64_t multiple; /* the compiler knows that inner sizes are multiples of it; 0: of 1 */
+    int sm;           /* 0: 90 */
+    /* What exchange_compile fills. */
+    const struct ig_kernel *made;
+    struct ig_dims *dims;
+    char name[24];
+};
+
+/* All that exchange_launch launches. Raises if ranks do not have the same kernel. */
+void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count);
+/* Of the emulator, from then on. */
+void exchange_set_order(bool backwards);
+
+struct exchange_rank {
+    struct ig_group *seat; /* with windows */
+    struct ig_device *device;
+    struct ig_module *module;
+    struct ig_stream *stream;
+    uint32_t rank, ranks;
+    struct ingot_error error;
+};
+
+/* Each rank a GPU and a seat, all used by this thread or each by one of exchange_together. No wait of theirs ends because of
+ * the time, as long as the emulator itself has patience. */
+struct exchange_group {
+    uint32_t ranks;
+    struct exchange_rank at[EXCHANGE_RANKS];
+};
+void exchange_open(struct exchange_group *group, uint32_t ranks);
+void exchange_close(struct exchange_group *group);
+
+/* A rank returns NULL or what is wrong, with which the test then fails. */
+typedef const char *(*exchange_body)(struct exchange_rank *rank, void *user);
+void exchange_together(struct exchange_group *group, exchange_body body, void *user);
+
+struct exchange_call {
+    const struct exchange_kernel *kernel;
+    struct ig_collective_sizes sizes;
+    uint32_t number;
+    int64_t blocks; /* 0: as many as the kernel asks for */
+};
+/* A rank's part of a call, by memory of the GPU that is exactly as large as what it holds. Returns NULL when it has ended,
+ * however that was, or what is wrong. */
+const char *exchange_launch(struct exchange_rank *rank, const struct exchange_call *call, const void *source,
+                            void *destination);
+
+/* The seat, and any memory of the GPU. */
+const char *exchange_read(struct exchange_rank *rank, const void *from, void *to, size_t size);
+const char *exchange_write(struct exchange_rank *rank, void *to, const void *from, size_t size);
+
+#endif
