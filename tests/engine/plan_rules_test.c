@@ -324,6 +324,78 @@ static void test_copy_rules(void **state) {
     }
 }
 
+/* The small plan with a kernel beside the collective of its third plan, which has a seat behind its input and its output. */
+struct exchanging {
+    struct ig_plan plan;
+    struct ig_plan_buffer buffers[COUNT(buffers) + 3];
+    struct ig_subplan subplans[COUNT(subplans)];
+    struct ig_plan_step steps[COUNT(steps) + 2];
+    uint32_t operands[COUNT(operands) + 6];
+};
+enum { TOGETHER = 5, OTHER = COUNT(steps), SEAT = COUNT(buffers) + 2, GIVEN = COUNT(operands) };
+
+static void make_exchanging(struct exchanging *e) {
+    memcpy(e->buffers, buffers, sizeof buffers);
+    memcpy(e->buffers + COUNT(buffers), buffers + subplans[2].buffers, 2 * sizeof *buffers);
+    e->buffers[SEAT] = (struct ig_plan_buffer){IG_PLAN_SEAT, 0, SIXTY_FOUR, NONE, 0, 0};
+    memcpy(e->subplans, subplans, sizeof subplans);
+    e->subplans[2].buffers = COUNT(buffers), e->subplans[2].n_buffers = 3;
+    memcpy(e->operands, operands, sizeof operands);
+    for (uint32_t i = 0; i < 6; i++)
+        e->operands[GIVEN + i] = i % 3;
+    memcpy(e->steps, steps, sizeof steps);
+    e->steps[TOGETHER].alternatives = OTHER, e->steps[TOGETHER].n_alternatives = 1;
+    for (int i = 0; i < 2; i++) {
+        e->steps[OTHER + i] = steps[0];
+        e->steps[OTHER + i].kernel = 0;
+        e->steps[OTHER + i].operands = GIVEN, e->steps[OTHER + i].n_operands = 3;
+        e->steps[OTHER + i].n_alternatives = e->steps[OTHER + i].n_dims = 0;
+    }
+    e->plan = small_plan;
+    e->plan.buffers = e->buffers, e->plan.n_buffers += 3;
+    e->plan.subplans = e->subplans;
+    e->plan.operands = e->operands, e->plan.n_operands += 6;
+    e->plan.steps = e->steps, e->plan.n_steps += 1;
+}
+
+static void test_exchange_rules(void **state) {
+    struct exchanging e;
+    struct ingot_error error;
+    make_exchanging(&e);
+    if (ig_plan_check(&e.plan, SMALL_CODE, SMALL_WEIGHTS, &error)) fail_msg("%s", error.message);
+    e.buffers[SEAT].index = 1;
+    expect_broken(&e.plan, "buffer 2 is seat 1 of a rank");
+    make_exchanging(&e);
+    e.buffers[SEAT].bytes = NONE;
+    expect_broken(&e.plan, "buffer 2 has no size");
+    make_exchanging(&e);
+    e.buffers[SEAT] = (struct ig_plan_buffer){IG_PLAN_WEIGHT, 1, SIXTY_FOUR, NONE, 0, 0};
+    expect_broken(&e.plan, "step 0 is a collective, and its kernel has no seat");
+    make_exchanging(&e);
+    e.operands[GIVEN + 2] = 3;
+    expect_broken(&e.plan, "step 0: operand 2 is buffer 3 of 3");
+    make_exchanging(&e);
+    e.steps[OTHER].n_operands = 2;
+    expect_broken(&e.plan, "step 0 is a collective, and its kernel has other operands");
+    make_exchanging(&e);
+    e.operands[GIVEN] = 1, e.operands[GIVEN + 1] = 0;
+    expect_broken(&e.plan, "step 0 is a collective, and its kernel has other operands");
+    make_exchanging(&e);
+    e.plan.n_steps++;
+    e.steps[TOGETHER].n_alternatives = 2;
+    expect_broken(&e.plan, "step 0 has alternatives and is no kernel");
+    make_exchanging(&e);
+    e.steps[OTHER] = steps[6];
+    expect_broken(&e.plan, "step 0 has an alternative that is no kernel, or has alternatives");
+    make_exchanging(&e);
+    e.steps[OTHER].kernel = COUNT(kernels);
+    expect_broken(&e.plan, "step 0 runs kernel 3 of 3");
+    /* Of another plan. */
+    make_exchanging(&e);
+    e.steps[TOGETHER].alternatives = COUNT(steps) - 1;
+    expect_broken(&e.plan, "step 0: operand 1 is buffer 3 of 3");
+}
+
 /* The small plan for two ranks: the second has no steps. */
 struct ranked {
     struct ig_plan plan;
@@ -511,6 +583,7 @@ int main(void) {
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_collective_rules),
         cmocka_unit_test(test_copy_rules),
+        cmocka_unit_test(test_exchange_rules),
         cmocka_unit_test(test_rank_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_dealt_sizes),
