@@ -119,7 +119,9 @@ enum ingot_status ig_shared_look(struct ig_group *base, struct ingot_error *erro
     for (uint32_t r = 0; r < base->ranks; r++) {
         if (r == base->rank) continue;
         bool left = atomic_load_explicit(&group->header->seats[r].left, memory_order_acquire);
-        if (left || lost >> r & 1) return say_gone(group, &waits, r, left, error);
+        if (!left && !(lost >> r & 1)) continue;
+        IG_TRY(ig_shared_heed(group, &waits, error)); /* whoever leaves may have said why since */
+        return say_gone(group, &waits, r, left, error);
     }
     return INGOT_OK;
 }
