@@ -304,13 +304,122 @@ static void a_stopped_rank(void **state) {
     finish(processes, 2, 2);
 }
 
+/* ---- Looking ----------------------------------------------------------------------------------------------------- */
+
+/* Rank 1 leaves, in one way or another, when both others have looked at it; they look until they see that. */
+static const char *look_until(uint32_t rank, uint32_t ranks, void (*leave)(struct ig_group *seat),
+                              enum ingot_status status, const char *text) {
+    struct ingot_error error;
+    struct ig_group *seat;
+    if (join_as(rank, ranks, meeting, 60, &seat, &error)) return say(&error);
+    if (ig_group_look(seat, &error)) return say(&error);
+    wait_for_all(ranks);
+    if (rank == 1) {
+        leave(seat);
+        return NULL;
+    }
+    while (ig_group_look(seat, &error) == INGOT_OK)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    const char *wrong = wanted(error.status, status, &error, text);
+    if (!wrong) wrong = wanted(ig_group_look(seat, &error), status, &error, text);
+    ig_group_destroy(seat);
+    return wrong;
+}
+
+static void die(struct ig_group *seat) {
+    kill(getpid(), SIGKILL);
+}
+
+static void say_enough(struct ig_group *seat) {
+    ig_group_fail(seat, INGOT_CANCELLED, "enough");
+    ig_group_destroy(seat);
+}
+
+static const char *look_at_one_that_leaves(uint32_t rank, uint32_t ranks) {
+    return look_until(rank, ranks, ig_group_destroy, INGOT_DEVICE, "rank 1 has left the group; its last: no call yet");
+}
+
+/* Rank 0 alone is connected with it, and tells the others. */
+static const char *look_at_one_that_dies(uint32_t rank, uint32_t ranks) {
+    return look_until(rank, ranks, die, INGOT_DEVICE, "rank 1 has died; its last: no call yet");
+}
+
+static const char *look_at_one_that_fails(uint32_t rank, uint32_t ranks) {
+    return look_until(rank, ranks, say_enough, INGOT_CANCELLED, "rank 1 ended the group: enough");
+}
+
+static void ranks_look_at_each_other(void **state) {
+    pid_t processes[3];
+    run_processes(3, look_at_one_that_leaves);
+    run_processes(3, look_at_one_that_fails);
+    start(processes, 3, look_at_one_that_dies);
+    finish(processes, 3, 1);
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+/* Each rank writes to its own file and to all others', at the place of its number, and finds what all have written. */
+static const char *write_to_all(struct ig_links *links, uint32_t rank, uint32_t ranks) {
+    struct ingot_error error;
+    int own = memfd_create("test", 0), files[MOST] = {-1, -1, -1, -1};
+    char letters[MOST] = {0}, mine = (char)('a' + rank), all[MOST];
+    if (own < 0) return "no file";
+    if (ig_links_share_files(links, own, files, &error)) return say(&error);
+    if (files[rank] != -1) return "its own file has come back";
+    files[rank] = own;
+    for (uint32_t r = 0; r < ranks; r++)
+        if (pwrite(files[r], &mine, 1, rank) != 1) return "a file that cannot be written to";
+    if (ig_links_gather(links, &mine, 1, all, &error)) return say(&error); /* all have written */
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (pread(files[r], letters, sizeof letters, 0) != (ssize_t)ranks) return "a file of another size";
+        if (memcmp(letters, all, ranks) != 0) return "another file";
+        close(files[r]);
+    }
+    return NULL;
+}
+
+static const char *share_files(uint32_t rank, uint32_t ranks) {
+    struct ingot_error error;
+    struct ig_links *links;
+    if (ig_links_meet(meeting, rank, ranks, 60, &ig_libc_allocator, &links, &error)) return say(&error);
+    const char *wrong = write_to_all(links, rank, ranks);
+    if (!wrong) wrong = write_to_all(links, rank, ranks);
+    ig_links_destroy(links);
+    return wrong;
+}
+
+/* Rank 2 ends without a word. */
+static const char *share_files_with_one_that_ends(uint32_t rank, uint32_t ranks) {
+    struct ingot_error error;
+    struct ig_links *links;
+    int files[MOST] = {-1, -1, -1, -1};
+    if (ig_links_meet(meeting, rank, ranks, 60, &ig_libc_allocator, &links, &error)) return say(&error);
+    if (rank == 2) return NULL;
+    const char *wrong =
+        wanted(ig_links_share_files(links, 2, files, &error), INGOT_DEVICE, &error,
+               rank == 0 ? "rank 0 lost its connection with rank 2" : "rank 1 lost its connection with rank 0");
+    ig_links_destroy(links);
+    return wrong;
+}
+
+static void files_are_shared(void **state) {
+    for (uint32_t ranks = 1; ranks <= 4; ranks++)
+        run_processes(ranks, share_files);
+    run_processes(3, share_files_with_one_that_ends);
+}
+
 int main(void) {
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_meet), cmocka_unit_test(an_old_socket_does_no_harm),
-        cmocka_unit_test(jobs_meet),      cmocka_unit_test(some_cannot_meet),
-        cmocka_unit_test(a_killed_rank),  cmocka_unit_test(a_stopped_rank),
+        cmocka_unit_test(processes_meet),
+        cmocka_unit_test(an_old_socket_does_no_harm),
+        cmocka_unit_test(jobs_meet),
+        cmocka_unit_test(some_cannot_meet),
+        cmocka_unit_test(a_killed_rank),
+        cmocka_unit_test(a_stopped_rank),
+        cmocka_unit_test(ranks_look_at_each_other),
+        cmocka_unit_test(files_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
