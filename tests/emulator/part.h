@@ -107,7 +107,8 @@ struct part {
     int count, ranks; /* threads per block; blocks that run together */
     int current;      /* index of the running coroutine */
     int arrived[MOST_RANKS], arrived_cluster, arrived_named[MOST_RANKS][NAMED];
-    int brings[MOST_RANKS], brought[MOST_RANKS]; /* what threads bring to their block's barrier, and brought to the last one */
+    int brings[MOST_RANKS];  /* to a block's barrier: did any thread bring what is not 0? */
+    int brought[MOST_RANKS]; /* and to the last one */
     struct box boxes[MOST_BOXES];
     unsigned n_boxes;
     uint32_t block_epoch, epoch[MOST_RANKS];

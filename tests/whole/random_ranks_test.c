@@ -4,7 +4,7 @@
  * each has the whole results, with the same bits. Inputs are small whole numbers; where all steps are exact, results must be
  * equal. Runs have several sizes of the symbols, also smaller ones than there are ranks, and are repeated.
  *
- *     random_ranks_test [FIRST [COUNT]]
+ *     random_ranks_test [--target TARGET] [FIRST [COUNT]]
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -31,6 +31,8 @@ struct trial {
     struct engine_bytes bytes;
     struct ingot_tensor inputs[BINDINGS][MAX_INPUTS], expected[BINDINGS][MAX_OUTPUTS];
 };
+
+static const char *target; /* NULL: this machine's processor */
 
 /* How many plans have had collectives, so that the test tests something. */
 static unsigned divided;
@@ -71,6 +73,7 @@ static void build(struct trial *t) {
     options.sharding = ways[t->seed % 3];
     options.opt_level = t->seed % 4 == 3 ? 1 : 3;
     options.jobs = 1;
+    options.target = target;
     options.verify_passes = true;
     struct ig_engine_sink sink = engine_bytes_sink(&t->bytes, t->m.job);
     ig_compile(t->m.job, t->m.g, &options, &sink);
@@ -143,6 +146,8 @@ static void *run(void *argument) {
     struct ingot_engine *engine = NULL;
     struct ingot_context *context = NULL;
     options.threads = r->meeting ? 1 : r->ranks;
+    options.device =
+        target ? (int)r->rank : 0; /* each rank has a GPU; those of a context are the first one's neighbours */
     r->status = load(r, &engine);
     if (r->status == INGOT_OK) r->status = ingot_context_create(engine, &options, &context, &r->error);
     if (r->status == INGOT_OK) r->status = run_turns(r, context);
@@ -280,6 +285,10 @@ static int try_many(uint64_t first, uint64_t count) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_some)};
+    if (argc > 2 && strcmp(argv[1], "--target") == 0) {
+        target = argv[2];
+        argv += 2, argc -= 2;
+    }
     if (argc > 1) return try_many(strtoull(argv[1], NULL, 10), argc > 2 ? strtoull(argv[2], NULL, 10) : 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
