@@ -49,30 +49,29 @@ static ig_value build_node(struct ig_graph *g, const struct exchange_kernel *k, 
     }
 }
 
-/* The text of a rank's kernel. */
-static const char *make(struct ig_job *job, struct exchange_kernel *k, int rank) {
+const char *exchange_text(struct ig_job *job, struct exchange_kernel *k, uint32_t rank, const char *name) {
+    if (k->multiple == 0) k->multiple = 1;
+    if (k->sm == 0) k->sm = 90;
     const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = k->sm};
     const struct ig_pass_options options = {.target = &target};
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-    ig_build_output(g, "y", build_node(g, k, rank));
+    ig_build_output(g, "y", build_node(g, k, (int)rank));
     g = passes_named(g, "fuse", &options);
     const struct ig_region *region = &g->regions.at[0];
     IG_ASSERT(job, g->regions.count == 1 && ig_exchange_has_kernel(g, region, &target));
     k->made = ig_kernel_make(g, region, &target);
     k->dims = g->dims;
-    return ig_cuda_kernel(job, k->made, k->name, &target);
+    return ig_cuda_kernel(job, k->made, name, &target);
 }
 
 void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count) {
     struct ig_source *sources = IG_NEW_ARRAY(job, struct ig_source, count);
     for (uint32_t i = 0; i < count; i++) {
         struct exchange_kernel *k = &kernels[i];
-        if (k->multiple == 0) k->multiple = 1;
-        if (k->sm == 0) k->sm = 90;
         snprintf(k->name, sizeof k->name, "exchange_%u", i);
-        sources[i] = (struct ig_source){.symbol = k->name, .text = make(job, k, 0)};
-        for (int rank = 1; rank < (int)k->ranks; rank++)
-            IG_ASSERT(job, strcmp(make(job, k, rank), sources[i].text) == 0);
+        sources[i] = (struct ig_source){.symbol = k->name, .text = exchange_text(job, k, 0, k->name)};
+        for (uint32_t rank = 1; rank < k->ranks; rank++)
+            IG_ASSERT(job, strcmp(exchange_text(job, k, rank, k->name), sources[i].text) == 0);
     }
     emulated_compile(job, sources, count, 90, &code);
 }

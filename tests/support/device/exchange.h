@@ -18,12 +18,14 @@ struct exchange_kernel {
     uint32_t ranks;
     int64_t multiple; /* the compiler knows that inner sizes are multiples of it; 0: of 1 */
     int sm;           /* 0: 90 */
-    /* What exchange_compile fills. */
+    /* What follows is filled when it is compiled. */
     const struct ig_kernel *made;
     struct ig_dims *dims;
     char name[24];
 };
 
+/* The text of a kernel of this name, made for a rank. */
+const char *exchange_text(struct ig_job *job, struct exchange_kernel *kernel, uint32_t rank, const char *name);
 /* All that exchange_launch launches. Raises if ranks do not have the same kernel. */
 void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count);
 /* Of the emulator, from then on. */
