@@ -65,6 +65,7 @@ struct ig_buffer {
     enum ingot_dtype dtype;
     bool written;
     bool once;        /* PARAM: no element is stored more than once in the whole kernel */
+    bool constant;    /* PARAM: a weight, which no kernel writes */
     int param;        /* PARAM */
     ig_x offset;      /* SCRATCH: bytes, a multiple of 64; SHARED: bytes */
     int64_t elements; /* LOCAL, SPREAD */

@@ -31,6 +31,7 @@ void ig_lower_init(struct ig_lower *lower, struct ig_loops *loops, struct ig_gra
         lower->is_input[v] = true;
         lower->buffer_of[v] =
             ig_loops_param(loops, param, ig_type_of(graph, v)->dtype, false, ig_format(job, "x%d", param));
+        loops->buffers.at[lower->buffer_of[v]].constant = ig_info(graph, v)->is_const;
         param++;
     }
     for (uint32_t i = 0; i < region->outputs.count; i++) {

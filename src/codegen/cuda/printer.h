@@ -20,6 +20,7 @@ struct ig_cuda_printer {
     struct ig_code_printer base; /* first: hooks of the language receive its address */
     enum ig_cuda_level level;
     int threads, lanes; /* of the block that work on one tile; per team */
+    bool waits_late;    /* for its predecessor: behind loads of weights, in the middle of its text */
     bool producer;      /* a warp of the block only fetches, so that the block cannot meet */
     bool turns;         /* the block has several groups of `threads`, which do tiles in turns */
     bool *fence;        /* by place: a barrier precedes it */
