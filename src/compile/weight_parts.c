@@ -65,6 +65,7 @@ static void add_copies(struct ig_weight_parts *p, const struct ig_weight *w, con
     int64_t units = 0, first = 0;
     for (int i = 0; i < dealt->count; i++)
         units += dealt->units[i];
+    IG_ASSERT(p->job, dealt->count == 0 || units > 0);
     struct ig_weight_part part = {.first = p->copies.count};
     for (int i = 0; i == 0 || i < dealt->count; i++) {
         const int64_t own = dealt->count ? count * dealt->units[i] / units : count;

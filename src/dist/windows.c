@@ -201,7 +201,7 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
     w->patience = ig_group_limit(host) / 10 *
                   9; /* so that kernels say who is missing before the host only knows that somebody is */
     w->size = ig_window_bytes(w->ranks);
-    for (uint32_t r = 0; r < w->ranks; r++)
+    for (uint32_t r = 0; r < IG_MOST_RANKS; r++)
         files[r] = -1;
     enum ingot_status status = open_all(w, host, &own, files, &well, out_reason, error);
     if (own >= 0) close(own);

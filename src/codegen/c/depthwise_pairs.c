@@ -48,7 +48,7 @@ static bool exists(const struct ig_micro *m, int group, int row) {
 static void print_weights(const struct ig_micro *m, int group, int64_t tap, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text, "            const %s_v w%lld = *(const %s_u *)(w + %lld + 4 * ch);\n", n, (long long)tap, n,
-                   (long long)((group * m->kw + tap) * m->w_tap));
+                   ((long long)group * m->kw + tap) * m->w_tap);
     ig_text_printf(text, "            const %s_s e%lld = (%s_s)((%s_t)w%lld << 8) >> 8;\n", n, (long long)tap, n, n,
                    (long long)tap);
     if (exists(m, group, 1))
@@ -62,7 +62,7 @@ static void print_bytes(const struct ig_micro *m, char name, int group, int firs
     int64_t at = (ROWS * group + first) * m->x_row + s * m->x_tap;
     if (exists(m, group, first + 2))
         ig_text_printf(text, "                const %s_v %c = %s_two(x + %lld + ch, x + %lld + ch);\n", n, name, n,
-                       (long long)at, (long long)(at + 2 * m->x_row));
+                       (long long)at, (long long)at + 2LL * m->x_row);
     else
         ig_text_printf(text, "                const %s_v %c = %s_one(x + %lld + ch);\n", n, name, n, (long long)at);
 }

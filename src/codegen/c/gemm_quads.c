@@ -56,7 +56,7 @@ void ig_c_micro_quads(const struct ig_micro *m, const struct ig_target *target, 
 
 /* Where the four bytes of row r at step 4 * q are. */
 static const char *four(const struct ig_micro *m, int r, struct ig_job *job) {
-    if (m->lda) return ig_format(job, "a + 4 * q + %lld", (long long)(r * m->lda));
+    if (m->lda) return ig_format(job, "a + 4 * q + %lld", (long long)r * m->lda);
     return ig_format(job, "a%d + 4 * q + %d * lda", r / 3 * 3, r % 3);
 }
 
