@@ -78,7 +78,7 @@ template <class T> EMULATED static inline T max(T a, T b) {
     return a < b ? b : a;
 }
 
-template <class TO, class FROM> EMULATED static TO emulated_bits(FROM from) {
+template <class TO, class FROM> EMULATED static inline TO emulated_bits(FROM from) {
     static_assert(sizeof(TO) == sizeof(FROM), "bits of another size");
     TO to;
     memcpy(&to, &from, sizeof to);
@@ -102,7 +102,7 @@ EMULATED static float __int_as_float(int i) {
 EMULATED static int __float_as_int(float f) {
     return emulated_bits<int>(f);
 }
-EMULATED static float __uint_as_float(unsigned i) {
+EMULATED static inline float __uint_as_float(unsigned i) {
     return emulated_bits<float>(i);
 }
 EMULATED static unsigned __float_as_uint(float f) {
@@ -249,7 +249,7 @@ EMULATED static inline float emulated_f16(unsigned half) {
     float scaled = emulated_bits<float>(rest << 13) * 0x1p112f; /* corrects the exponent's bias */
     return emulated_bits<float>(sign | emulated_bits<unsigned>(scaled));
 }
-EMULATED static float emulated_bf16(unsigned half) {
+EMULATED static inline float emulated_bf16(unsigned half) {
     return __uint_as_float(half << 16);
 }
 EMULATED static unsigned emulated_to_f16(float a) {
@@ -338,7 +338,7 @@ EMULATED static void ptx_ex2_approx_f32(float &to, float a) {
 
 /* ---- Instructions: memory ------------------------------------------------------------------------------------------------------ */
 
-template <class T> EMULATED static T emulated_load(unsigned from) {
+template <class T> EMULATED static inline T emulated_load(unsigned from) {
     T value;
     memcpy(&value, emulator->shared_at(from, sizeof value, EMULATED_ALIGNED), sizeof value);
     return value;
@@ -548,15 +548,13 @@ template <int COUNT, bool TURNED> EMULATED static void emulated_matrices(unsigne
     int lane = emulator->thread % 32;
     emulator->meet(0xffffffff, &from, sizeof from);
     for (int i = 0; i < COUNT; i++) {
-        unsigned half[2];
-        for (int h = 0; h < 2; h++) {
-            int row = TURNED ? lane % 4 * 2 + h : lane / 4, column = TURNED ? lane / 4 : lane % 4 * 2 + h;
-            unsigned line;
-            memcpy(&line, emulator->shown(i * 8 + row), sizeof line);
+        unsigned line, half[2];
+        for (int h = 0; h < 1 + TURNED; h++) {
+            memcpy(&line, emulator->shown(i * 8 + (TURNED ? lane % 4 * 2 + h : lane / 4)), sizeof line);
             if (line % 16) emulator->refuse("ldmatrix at %u, no multiple of 16", line);
-            half[h] = emulated_load<unsigned short>(line + (unsigned)column * 2);
+            if (TURNED) half[h] = emulated_load<unsigned short>(line + (unsigned)lane / 4 * 2);
         }
-        to[i] = half[0] | half[1] << 16;
+        to[i] = TURNED ? half[0] | half[1] << 16 : emulated_load<unsigned>(line + (unsigned)lane % 4 * 4);
     }
 }
 template <bool TURNED>
@@ -579,13 +577,13 @@ template <bool TURNED> EMULATED static void emulated_matrices2(unsigned &a, unsi
 struct emulated_fragments {
     unsigned a[4], b[2];
 };
-EMULATED static float emulated_tf32(unsigned word) {
+EMULATED static inline float emulated_tf32(unsigned word) {
     return __uint_as_float(word & ~0x1fffu);
 }
-EMULATED static float emulated_f16_half(unsigned word, int half) {
+EMULATED static inline float emulated_f16_half(unsigned word, int half) {
     return emulated_f16(word >> 16 * half & 0xffff);
 }
-EMULATED static float emulated_bf16_half(unsigned word, int half) {
+EMULATED static inline float emulated_bf16_half(unsigned word, int half) {
     return emulated_bf16(word >> 16 * half & 0xffff);
 }
 /* A lane's words of A: rows lane/4 and lane/4 + 8 in the first half of the depth, then both in the second half. A word
@@ -595,13 +593,17 @@ EMULATED static void emulated_product(SUM **c, const unsigned *a, const unsigned
     int lane = emulator->thread % 32;
     struct emulated_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     emulator->meet(0xffffffff, &own, sizeof own);
+    const emulated_fragments *rows[4], *columns[2][4];
+    for (int word = 0; word < 4; word++) {
+        rows[word] = (const emulated_fragments *)emulator->shown(lane / 4 * 4 + word);
+        for (int e = 0; e < 2; e++)
+            columns[e][word] = (const emulated_fragments *)emulator->shown((lane % 4 * 2 + e) * 4 + word);
+    }
     for (int e = 0; e < 4; e++) {
-        int row = lane / 4, column = lane % 4 * 2 + e % 2;
         SUM sum = 0;
         for (int half = 0; half < 2; half++) {
             for (int word = 0; word < 4; word++) {
-                unsigned x = ((const emulated_fragments *)emulator->shown(row * 4 + word))->a[half * 2 + e / 2];
-                unsigned y = ((const emulated_fragments *)emulator->shown(column * 4 + word))->b[half];
+                unsigned x = rows[word]->a[half * 2 + e / 2], y = columns[e % 2][word]->b[half];
                 for (int part = 0; part < PER; part++)
                     sum += get_a(x, part) * get_b(y, part);
             }
@@ -686,7 +688,7 @@ EMULATED_ELEMENT(u8, unsigned char, int, emulated_u8(w, 0))
 EMULATED_ELEMENT(e4m3, unsigned char, float, emulated_e4m3(w, 0))
 EMULATED_ELEMENT(e5m2, unsigned char, float, emulated_e5m2(w, 0))
 /* Address of element k along the depth of line `line`, of `size` bytes each; only those of two bytes can be turned. */
-EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k, unsigned size) {
+EMULATED static inline unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k, unsigned size) {
     unsigned at, per = o.width / 2;
     if (o.turned) {
         if (size != 2) emulator->refuse("wgmma with operands of %u bytes across the depth", size);
@@ -696,25 +698,40 @@ EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line
     }
     return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
 }
+/* Reads a line's 32 bytes along the depth, 16 together where they lie together. Checks the accesses that are `share` of
+ * eight; those of all eight if it is ALL_SHARES. */
+enum { ALL_SHARES = -1 };
+template <class OF>
+EMULATED static inline void emulated_read_line(typename OF::sum *to, const emulated_operand &o, unsigned line,
+                                               const char *shared, int share) {
+    typedef typename OF::word word;
+    const int together = o.turned ? 1 : 16 / (int)sizeof(word);
+    for (int k = 0; k < 32 / (int)sizeof(word); k += together) {
+        unsigned at = emulated_place(o, line, (unsigned)k, sizeof(word));
+        if (share == ALL_SHARES || (int)(line / 8 + line % 2 * 2 + (unsigned)(k / together)) % 8 == share)
+            emulator->shared_at(at, (size_t)together * sizeof(word), EMULATED_ALIGNED);
+        for (int i = 0; i < together; i++)
+            to[k + i] = OF::get(((const word *)(shared + at))[i]);
+    }
+}
+/* Where shared memory would begin if addresses counted from zero. */
+EMULATED static const char *emulated_shared_of(const emulated_operand &o) {
+    return emulator->shared_at(o.start, 0, 0) - o.start;
+}
 /* Accumulates two rows, whose elements of A are `left`. Eight lanes read the same columns of B: each checks an eighth
  * of these accesses and reads the rest unchecked. */
 template <class OF>
 EMULATED static void emulated_rows_product(typename OF::sum **c, int columns, const typename OF::sum (&left)[2][32],
                                            const emulated_operand &b) {
-    typedef typename OF::word word;
     int lane = emulator->thread % 32;
-    const char *shared = emulator->shared_at(b.start, 2, 0) - b.start;
+    const char *shared = emulated_shared_of(b);
     for (int j = 0; j < columns / 8; j++) {
         for (int e = 0; e < 2; e++) {
-            unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
-            typename OF::sum sums[2] = {0, 0};
-            for (int k = 0; k < 32 / (int)sizeof(word); k++) {
-                unsigned at = emulated_place(b, column, (unsigned)k, sizeof(word));
-                word element = *(const word *)(shared + at);
-                if ((j + k) % 8 == lane / 4) element = emulated_load<word>(at);
-                typename OF::sum right = OF::get(element);
-                sums[0] += left[0][k] * right;
-                sums[1] += left[1][k] * right;
+            typename OF::sum sums[2] = {0, 0}, right[32];
+            emulated_read_line<OF>(right, b, (unsigned)(j * 8 + lane % 4 * 2 + e), shared, lane / 4);
+            for (int k = 0; k < 32 / (int)sizeof(typename OF::word); k++) {
+                sums[0] += left[0][k] * right[k];
+                sums[1] += left[1][k] * right[k];
             }
             *c[j * 4 + e] += sums[0];
             *c[j * 4 + 2 + e] += sums[1];
@@ -724,14 +741,10 @@ EMULATED static void emulated_rows_product(typename OF::sum **c, int columns, co
 template <class OF_A, class OF_B>
 EMULATED static void emulated_group_product(typename OF_A::sum **c, int columns, const emulated_operand &a,
                                             const emulated_operand &b) {
-    typedef typename OF_A::word word;
     int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
     typename OF_A::sum left[2][32];
-    for (int e = 0; e < 64 / (int)sizeof(word); e++) {
-        int row = e % 2, k = e / 2;
-        left[row][k] = OF_A::get(
-            emulated_load<word>(emulated_place(a, (unsigned)(first + row * 8), (unsigned)k, sizeof(word))));
-    }
+    for (int row = 0; row < 2; row++)
+        emulated_read_line<OF_A>(left[row], a, (unsigned)(first + row * 8), emulated_shared_of(a), ALL_SHARES);
     emulated_rows_product<OF_B>(c, columns, left, b);
 }
 /* With A in registers, two elements in each, laid out as for emulated_product. */
@@ -823,18 +836,22 @@ EMULATED_HOOK __tsan_func_entry(void *) {
 }
 EMULATED_HOOK __tsan_func_exit(void *) {
 }
-#define EMULATED_ACCESS(size)                                                                        \
-    EMULATED_HOOK __tsan_read##size(void *at) {                                                      \
-        emulator->access(at, size, EMULATED_ALIGNED);                                                \
-    }                                                                                                \
-    EMULATED_HOOK __tsan_write##size(void *at) {                                                     \
-        emulator->access(at, size, EMULATED_ALIGNED | EMULATED_WRITE);                               \
-    }                                                                                                \
-    EMULATED_HOOK __tsan_unaligned_read##size(void *at) {                                            \
-        emulator->access(at, size, 0);                                                               \
-    }                                                                                                \
-    EMULATED_HOOK __tsan_unaligned_write##size(void *at) {                                           \
-        emulator->access(at, size, EMULATED_WRITE);                                                  \
+/* Most accesses are to a thread's own stack, which only it may touch: those are not worth a call. */
+EMULATED static inline bool emulated_is_own(const void *at, size_t alignment) {
+    return (size_t)((const char *)at - emulator->stack) < EMULATED_STACK && (uintptr_t)at % alignment == 0;
+}
+#define EMULATED_ACCESS(size)                                                                              \
+    EMULATED_HOOK __tsan_read##size(void *at) {                                                            \
+        if (!emulated_is_own(at, size)) emulator->access(at, size, EMULATED_ALIGNED);                      \
+    }                                                                                                      \
+    EMULATED_HOOK __tsan_write##size(void *at) {                                                           \
+        if (!emulated_is_own(at, size)) emulator->access(at, size, EMULATED_ALIGNED | EMULATED_WRITE);     \
+    }                                                                                                      \
+    EMULATED_HOOK __tsan_unaligned_read##size(void *at) {                                                  \
+        if (!emulated_is_own(at, 1)) emulator->access(at, size, 0);                                        \
+    }                                                                                                      \
+    EMULATED_HOOK __tsan_unaligned_write##size(void *at) {                                                 \
+        if (!emulated_is_own(at, 1)) emulator->access(at, size, EMULATED_WRITE);                           \
     }
 EMULATED_ACCESS(1)
 EMULATED_ACCESS(2)

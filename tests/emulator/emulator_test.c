@@ -24,6 +24,15 @@ static const struct bad {
     {"__shared__ float s[64]; if (t < 63) s[t] = t; __syncthreads(); if (t == 0) s[63] = 1; __syncwarp();\n"
      "    if (t == 32) *(float4 *)p = *(float4 *)&s[60];",
      "with no barrier between"},
+    /* Bytes of one word, whose accesses are noted one by one, beside those of whole words. */
+    {"((char *)p)[t] = t; __syncthreads(); if (t < 16) p[t] = p[t] + 1;", NULL},
+    {"((char *)p)[t] = t; volatile float x = p[t / 4];", "with no barrier between"},
+    {"volatile float x = p[t / 4]; __syncwarp(); ((char *)p)[t] = t; __syncthreads(); ((short *)p)[t] = t;", NULL},
+    {"if (t == 0) ((char *)p)[3] = 1; __syncthreads(); if (t < 2) ((short *)p)[t] = 1; if (t == 32) p[0] = 2;",
+     "with no barrier between"},
+    {"if (t == 0) p[0] = 1; if (t == 40) ((char *)p)[2] = 1;", "with no barrier between"},
+    {"if (t == 0) ((char *)p)[0] = 1; __syncthreads(); if (t == 0) p[0] = 1; if (t == 40) ((char *)p)[2] = 1;",
+     "with no barrier between"},
     {"p[0] = 1;", "with no barrier between"},
     {"p[t + 1] = t;", "writes 4 bytes at 256 of 256 bytes"},
     {"if (t == 0) p[0] = p[-1];", "reads 4 bytes at -4 of 256 bytes"},

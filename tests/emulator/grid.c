@@ -51,7 +51,8 @@ static void live(void) {
 
 static void create_coroutine(int i) {
     if (!part->stacks[i]) {
-        part->stacks[i] = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        part->stacks[i] =
+            mmap(NULL, EMULATED_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         part->threads[i] = calloc(1, sizeof(struct thread));
         if (part->stacks[i] == MAP_FAILED || !part->threads[i]) abort();
     }
@@ -61,7 +62,7 @@ static void begin_coroutine(int i) {
     ucontext_t context, unused;
     getcontext(&context);
     context.uc_stack.ss_sp = part->stacks[i];
-    context.uc_stack.ss_size = STACK;
+    context.uc_stack.ss_size = EMULATED_STACK;
     makecontext(&context, live, 0);
     part->threads[i]->begun = true;
     swapcontext(&unused, &context);
@@ -82,6 +83,7 @@ static void become(int i) {
     part->current = i;
     part->seen.thread = i % part->count;
     part->seen.rank = rank;
+    part->seen.stack = part->stacks[i];
     part->seen.block = part->seen.block / part->ranks * part->ranks + rank;
     part->seen.shared = part->dynamic[rank].begin;
     load_variables(rank);

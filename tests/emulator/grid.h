@@ -20,6 +20,7 @@
 extern "C" {
 #endif
 
+enum { EMULATED_STACK = 256 << 10 }; /* bytes of a thread's stack */
 /* Flags of an access; an atomic one is no part of a race. */
 enum { EMULATED_WRITE = 1, EMULATED_ALIGNED = 2, EMULATED_ATOMIC = 4 };
 
@@ -28,6 +29,7 @@ struct emulator {
     int thread, block, blocks; /* threadIdx.x, blockIdx.x, gridDim.x */
     int rank;                  /* of the block in its cluster */
     char *shared;              /* dynamic shared memory of the block */
+    char *stack;               /* of the thread */
     void (*access)(const void *at, size_t size, int how);
     void (*refuse)(const char *format, ...);
     void (*wait_block)(void);

@@ -23,8 +23,22 @@ void emulator_add_memory(void *begin, size_t size) {
     turn_end();
 }
 
+/* The words of a region begin at addresses that are multiples of their size. */
+static char *first_word(const struct region *r) {
+    return r->begin - (uintptr_t)r->begin % WORD;
+}
+
+static size_t words_of(const struct region *r) {
+    return (size_t)(r->end - first_word(r)) / WORD + 1;
+}
+
+/* Cells of words, then those of bytes. */
 static size_t bytes_of_cells(const struct region *r) {
-    return (size_t)(r->end - r->begin + 1) * sizeof(struct cell);
+    return words_of(r) * (1 + WORD) * sizeof(struct cell);
+}
+
+static struct cell *cells_of_bytes(const struct region *r) {
+    return r->cells + words_of(r);
 }
 
 void memory_drop_cells(struct region *r) {
@@ -110,7 +124,7 @@ static void refuse_race(const struct region *r, const char *at, bool write, cons
                 (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, other);
 }
 
-/* Checks an access against a byte's cell and returns the updated cell. */
+/* Checks an access against a cell, that of the byte at `at`, and returns the updated cell. */
 static struct cell after_access(const struct region *r, const char *at, bool write, struct cell c) {
     uint32_t epoch = part->epoch[part->seen.rank];
     unsigned thread = (unsigned)part->seen.thread;
@@ -133,6 +147,40 @@ static struct cell after_access(const struct region *r, const char *at, bool wri
     return c;
 }
 
+/* Updates cells [0, count) by an access to `per` bytes each from `at` on. */
+static void note_cells(const struct region *r, struct cell *c, size_t count, const char *at, size_t per, bool write) {
+    struct cell before, after;
+    for (size_t i = 0; i < count; i++) {
+        /* Adjacent cells are mostly equal. */
+        if (i == 0 || memcmp(&c[i], &before, sizeof before) != 0) {
+            before = c[i];
+            after = after_access(r, at + i * per, write, before);
+        }
+        if (memcmp(&c[i], &after, sizeof after) != 0) c[i] = after;
+    }
+}
+
+static bool is_divided(const struct cell *word) {
+    return word->write_epoch == DIVIDED;
+}
+
+/* Bytes [from, end) of a word, of which the region's first has number 0. A word whose bytes are all accessed alike is one
+ * again. */
+static void note_bytes(const struct region *r, size_t from, size_t end, bool write) {
+    struct cell *word = &r->cells[from / WORD], *bytes = cells_of_bytes(r) + from / WORD * WORD;
+    if (!is_divided(word)) {
+        for (int i = 0; i < WORD; i++)
+            bytes[i] = *word;
+        word->write_epoch = DIVIDED;
+    }
+    note_cells(r, bytes + from % WORD, end - from, first_word(r) + from, 1, write);
+    if (end - from < WORD) return;
+    for (int i = 1; i < WORD; i++) {
+        if (memcmp(&bytes[i], &bytes[0], sizeof *bytes) != 0) return;
+    }
+    *word = bytes[0];
+}
+
 static void note_access(struct region *r, const char *at, size_t size, bool write) {
     if (!r->cells) {
         void *cells =
@@ -140,14 +188,19 @@ static void note_access(struct region *r, const char *at, size_t size, bool writ
         if (cells == MAP_FAILED) return;
         r->cells = cells;
     }
-    struct cell *c = r->cells + (at - r->begin), before, after;
-    for (size_t i = 0; i < size; i++) {
-        /* Adjacent bytes mostly have equal cells. */
-        if (i == 0 || memcmp(&c[i], &before, sizeof before) != 0) {
-            before = c[i];
-            after = after_access(r, at + i, write, before);
+    size_t from = (size_t)(at - first_word(r)), end = from + size;
+    while (from < end) {
+        size_t whole = 0;
+        if (from % WORD == 0) {
+            while (whole < (end - from) / WORD && !is_divided(&r->cells[from / WORD + whole]))
+                whole++;
         }
-        c[i] = after;
+        note_cells(r, &r->cells[from / WORD], whole, first_word(r) + from, WORD, write);
+        from += whole * WORD;
+        if (from == end) break;
+        size_t stop = (from / WORD + 1) * WORD < end ? (from / WORD + 1) * WORD : end;
+        note_bytes(r, from, stop, write);
+        from = stop;
     }
 }
 
@@ -157,11 +210,11 @@ static bool is_aligned(const char *at, size_t size) {
 }
 
 void memory_access(const void *where, size_t size, int how) {
-    const char *at = where, *stack = part->stacks[part->current];
+    const char *at = where, *stack = part->seen.stack;
     bool write = how & EMULATED_WRITE;
     if (how & EMULATED_ALIGNED && size <= 16 && !is_aligned(at, size))
         part_refuse("%s %zu bytes at an address that is no multiple of them", write ? "writes" : "reads", size);
-    if (at >= stack && at < stack + STACK) return;
+    if (at >= stack && at < stack + EMULATED_STACK) return;
     struct region *r = memory_region(at, size);
     if (r) {
         if (part->options.races && !(how & EMULATED_ATOMIC)) note_access(r, at, size, write);

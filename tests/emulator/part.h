@@ -18,9 +18,8 @@ enum {
     MOST_COROUTINES = 8192,
     MOST_COPIES = 256,
     MOST_GROUPS = 32,
-    MOST_BOXES = 256, /* in flight */
-    NAMED = 16,       /* named barriers per block */
-    STACK = 256 << 10,
+    MOST_BOXES = 256,        /* in flight */
+    NAMED = 16,              /* named barriers per block */
     SHOWN = 64,              /* bytes that a lane may pass to others */
     SHARED_BEGIN = 1024,     /* the first address of shared memory, as on sm_90 */
     RANK_BITS = 24,          /* lowest bit of an address's upper field: rank + 1, or 0 */
@@ -31,10 +30,15 @@ enum {
     PART_BITS = 5,           /* lowest bits of an epoch: the part's number */
     MOST_PARTS = 1 << PART_BITS,
     MOST_RESIDENT = 8, /* parts of one grid */
+    WORD = 4,          /* bytes that are mostly accessed together */
     PATIENCE = 600,    /* seconds that a grid may poll while none of its blocks ends */
 };
 
-/* The last accesses to a byte. An epoch is the time between two barriers of a block; epochs of a part are in order. */
+/* The last accesses to a byte, or to the bytes of a word if they were all accessed alike. An epoch is the time between two
+ * barriers of a block; epochs of a part are in order. */
+#define DIVIDED \
+    UINT32_MAX /* as the `write_epoch` of a word: its bytes have cells of their own; no epoch is that large */
+
 struct cell {
     uint32_t write_epoch, read_epoch;
     uint16_t writer, reader; /* threads */
@@ -44,7 +48,7 @@ struct cell {
 struct region {
     char *begin, *end;
     const char *name;
-    struct cell *cells; /* one per byte; NULL: none yet */
+    struct cell *cells; /* one per word, then one per byte, for words that are divided; NULL: none yet */
 };
 
 enum wait { NOTHING, POLLING, BLOCK, CLUSTER, WARP, NAMED_BARRIER, ROUND };
