@@ -350,7 +350,7 @@ static void say_transport(struct nccl_group *group, const char *without) {
         snprintf(nccl, sizeof nccl, "NCCL %d.%d.%d", group->nccl.version / 10000, group->nccl.version / 100 % 100,
                  group->nccl.version % 100);
     const char *windows = group->windows ? "windows, " : "";
-    snprintf(group->base.transport, sizeof group->base.transport, "%s%s%s%.60s", windows, nccl,
+    snprintf(group->base.transport, sizeof group->base.transport, "%s%s%s%.40s", windows, nccl,
              *without ? "; no windows: " : "", without);
 }
 
