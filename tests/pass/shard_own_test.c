@@ -71,6 +71,7 @@ static void test_collectives(void **state) {
     for (int k = 0; k < RANKS; k++) {
         assert_int_equal(ingot_tensor_elements(&r.outputs[k]), RANKS * PARTS);
         assert_memory_equal(r.outputs[k].data, expected, sizeof expected);
+        ig_eval_release(&m.job, &r.outputs[k]);
     }
     test_model_deinit(&m);
 }
