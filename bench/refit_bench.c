@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "../cli/cli.h"
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "ingot/ingot.h"
 
 enum { MOST_INPUTS = 8, MOST_ROUNDS = 1024, MOST_THREADS = 64 };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 
 struct ig_map_slot {
     const void *key; /* NULL: empty */

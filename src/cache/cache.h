@@ -9,7 +9,7 @@
 #define IG_CACHE_CACHE_H
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/memory.h"
 
 /* Stored in entries and names of files: never renumbered. */

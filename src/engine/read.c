@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "engine/check.h"
 #include "engine/compress.h"
 #include "engine/engine.h"

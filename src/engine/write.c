@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/memory.h"
 #include "engine/check.h"
 #include "engine/compress.h"

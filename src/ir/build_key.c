@@ -1,7 +1,7 @@
 /* The hash key of a node: its contents as words, equal for nodes that compute the same. */
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "ir/build_node.h"
 
 enum { SMALL_CONSTANT = 4096 }; /* bytes; larger constants are compared by address */

@@ -6,7 +6,7 @@
 
 #include "base/library.h"
 #include "base/tensor_map.h"
-#include "kernel/cuda/attend_block.h"
+#include "kernel/cuda/attend/attend_block.h"
 #include "kernel/cuda/blocks_block.h"
 #include "kernel/cuda/depthwise_block.h"
 #include "kernel/cuda/gemm_block.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/text.h"
 #include "tune/tuner.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "api/engine.h"
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "support/model/adapter.h"
 #include "support/model/network.h"
 #include "support/support.h"

@@ -20,7 +20,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/half_row.h"
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/job.h"
 #include "base/map.h"
 #include "base/spare.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/memory.h"
 #include "engine/check.h"
 #include "engine/engine.h"

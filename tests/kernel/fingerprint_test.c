@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/memory.h"
 #include "ir/build.h"
 #include "ir/eval/eval.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash_all.h"
+#include "base/hash/hash_all.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "ir/build.h"

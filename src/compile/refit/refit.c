@@ -4,7 +4,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
-#include "base/hash_all.h"
+#include "base/hash/hash_all.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "compile/refit/in_place.h"

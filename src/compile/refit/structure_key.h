@@ -2,7 +2,7 @@
 #ifndef IG_COMPILE_STRUCTURE_KEY_H
 #define IG_COMPILE_STRUCTURE_KEY_H
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "compile/compiler.h"
 #include "compile/options.h"
 #include "engine/refit.h"

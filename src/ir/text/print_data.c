@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "ir/eval/eval.h"
 
 enum { FEW = 16 };                         /* at most so many elements are printed as literals */

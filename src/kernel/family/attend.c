@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "ir/place.h"
-#include "kernel/cuda/attend.h"
+#include "kernel/cuda/attend/attend.h"
 #include "kernel/schedules.h"
 
 static ig_x num(struct ig_attention *a, int64_t i) {

@@ -5,7 +5,7 @@
  * Guarantees: nothing is rewritten. The graph is marked, and so are those that later passes derive from it.
  *
  * It also decides which attentions qualify: on GPUs, those whose queries, keys and values lie in memory in the form
- * that the kernel (kernel/cuda/attend.c) copies, as rows of 16-byte pieces. Otherwise the two products and the softmax
+ * that the kernel (kernel/cuda/attend/attend.c) copies, as rows of 16-byte pieces. Otherwise the two products and the softmax
  * between them stay separate regions. These conditions are about profit only: the kernel handles any attention.
  */
 #include "pass/fuse/attend.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "runtime/frame/shape.h"
 
 /* The buckets of a new cache: enough for the few shapes that most contexts see. */

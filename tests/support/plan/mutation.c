@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "engine/format.h"
 
 /* Parts with records, weighted: those that the runtime follows furthest are mutated most. */

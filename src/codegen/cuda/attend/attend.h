@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_ATTEND_H
 
 #include "base/text.h"
-#include "kernel/cuda/attend_block.h"
+#include "kernel/cuda/attend/attend_block.h"
 
 /*
  * Declares functions that all threads of the block call together. `scores`, `sums` and `state` (twice the layout's

@@ -5,7 +5,7 @@
  * The loads that the change needs (masks, mostly) are issued while the copies of the step's keys are in flight. If few
  * queries meet many keys, the blocks of a cluster divide the keys ("flash decoding": Dao et al. 2023).
  */
-#include "kernel/cuda/attend.h"
+#include "kernel/cuda/attend/attend.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Attention on GPUs: chooses the instructions, and how heads are divided among warps and blocks. See attend.h. */
 #include <math.h>
 
-#include "kernel/cuda/attend.h"
+#include "kernel/cuda/attend/attend.h"
 
 enum { WHOLE = 80 << 10 /* bytes of shared memory up to which all keys are loaded at once */ };
 

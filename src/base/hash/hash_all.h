@@ -2,7 +2,7 @@
 #ifndef IG_BASE_HASH_ALL_H
 #define IG_BASE_HASH_ALL_H
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 #include "base/job.h"
 
 struct ig_bytes {

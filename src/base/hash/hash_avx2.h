@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hash.h"
+#include "base/hash/hash.h"
 
 /* In unoptimised builds the library's own code is faster. */
 #if defined(__x86_64__) && defined(__OPTIMIZE__)

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "kernel/affine.h"
-#include "kernel/cuda/attend.h"
+#include "kernel/cuda/attend/attend.h"
 
 static ig_x num(struct ig_cuda_attention *s, int64_t i) {
     return ig_x_index(s->k, i);

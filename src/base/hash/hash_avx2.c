@@ -2,8 +2,8 @@
  * XXH3 with AVX2; same values. Distributions build the library for all x86-64 processors, which checks an engine's
  * weights at 6 GB/s. This reaches 10, and a large engine takes as long to load as its weights take to check.
  */
-#include "base/hash_avx2.h"
-#include "base/hash.h"
+#include "base/hash/hash_avx2.h"
+#include "base/hash/hash.h"
 
 #if IG_HASH_HAS_AVX2
 

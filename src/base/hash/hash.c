@@ -1,11 +1,11 @@
 /* XXH3 (https://github.com/Cyan4973/xxHash), whose values are fixed since version 0.8. See hash.h. */
-#include "base/hash.h"
+#include "base/hash/hash.h"
 
 #include <stdio.h>
 #define XXH_STATIC_LINKING_ONLY /* the size of its state */
 #include <xxhash.h>
 
-#include "base/hash_avx2.h"
+#include "base/hash/hash_avx2.h"
 
 uint64_t ig_hash64(const void *data, size_t size) {
 #if IG_HASH_HAS_AVX2

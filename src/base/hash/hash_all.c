@@ -1,5 +1,5 @@
 /* A crew hashes ranges one by one; see hash_all.h. */
-#include "base/hash_all.h"
+#include "base/hash/hash_all.h"
 
 #include "base/cpu.h"
 #include "base/crew.h"

@@ -2,7 +2,7 @@
  * Attention on GPUs: the change of the scores, as loops over the registers that the template leaves them in. Its loads
  * (masks, mostly) are issued while the copies of the step's keys are in flight. See attend.h.
  */
-#include "kernel/cuda/attend.h"
+#include "kernel/cuda/attend/attend.h"
 
 #include <math.h>
 

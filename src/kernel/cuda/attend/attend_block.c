@@ -1,5 +1,5 @@
 /* Sizes derived from the description of a block's attention. */
-#include "kernel/cuda/attend_block.h"
+#include "kernel/cuda/attend/attend_block.h"
 
 struct ig_cuda_attend_layout ig_cuda_attend_scores(const struct ig_cuda_attend *a) {
     if (a->math == IG_CUDA_FMA) return (struct ig_cuda_attend_layout){8, 4, 1, a->keys / 8};
