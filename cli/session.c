@@ -189,6 +189,17 @@ static enum ingot_status choose_ranks(struct session *session, const struct buil
     return INGOT_OK;
 }
 
+void session_ask(struct session *session) {
+    session->n_inputs = ingot_engine_input_count(session->engine);
+    session->n_outputs = ingot_engine_output_count(session->engine);
+    session->inputs = cli_alloc(session->n_inputs, sizeof *session->inputs);
+    session->outputs = cli_alloc(session->n_outputs, sizeof *session->outputs);
+    for (size_t i = 0; i < session->n_inputs; i++)
+        ingot_engine_input(session->engine, i, &session->inputs[i]);
+    for (size_t i = 0; i < session->n_outputs; i++)
+        ingot_engine_output(session->engine, i, &session->outputs[i]);
+}
+
 static enum ingot_status load(struct session *session, const char *path, const struct build_arguments *build,
                               struct ingot_error *error) {
     struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
@@ -198,14 +209,7 @@ static enum ingot_status load(struct session *session, const char *path, const s
     ingot_group_release(options.group); /* the engine has a reference */
     CLI_TRY(status);
     session->load_ms = now_ms() - start;
-    session->n_inputs = ingot_engine_input_count(session->engine);
-    session->n_outputs = ingot_engine_output_count(session->engine);
-    session->inputs = cli_alloc(session->n_inputs, sizeof *session->inputs);
-    session->outputs = cli_alloc(session->n_outputs, sizeof *session->outputs);
-    for (size_t i = 0; i < session->n_inputs; i++)
-        ingot_engine_input(session->engine, i, &session->inputs[i]);
-    for (size_t i = 0; i < session->n_outputs; i++)
-        ingot_engine_output(session->engine, i, &session->outputs[i]);
+    session_ask(session);
     return INGOT_OK;
 }
 

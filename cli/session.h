@@ -205,6 +205,8 @@ enum ingot_status session_context(struct session *session, const struct context_
                                   enum session_clock clock, struct ingot_error *error);
 /* Does the engine run on a GPU? */
 bool session_is_gpu(const struct session *session);
+/* Finds out what inputs and outputs the loaded engine has. */
+void session_ask(struct session *session);
 void session_close(struct session *session);
 
 /*

@@ -238,11 +238,13 @@ INGOT_API void ingot_group_release(struct ingot_group *group);
 /* From 0; and how many there are. */
 INGOT_API unsigned ingot_group_rank(const struct ingot_group *group);
 INGOT_API unsigned ingot_group_ranks(const struct ingot_group *group);
-/* What connects the ranks: "shared memory", "MPI (Open MPI v4.1.4)". Lives as long as the group. */
+/* What connects the ranks: "shared memory", "MPI (Open MPI v4.1.4)"; of GPUs "windows, NCCL 2.28.9", or why there are no windows.
+ * Lives as long as the group, and says of windows from the first run on. */
 INGOT_API const char *ingot_group_transport(const struct ingot_group *group);
 /* INGOT_OK, or the failure that has ended the group. */
 INGOT_API enum ingot_status ingot_group_failure(const struct ingot_group *group, struct ingot_error *error);
-/* Later waits for other ranks are no longer than that; `seconds` must be positive. */
+/* Later waits for other ranks are no longer than that; `seconds` must be positive. On GPUs call it before the first run, since
+ * kernels keep the limit of then. */
 INGOT_API enum ingot_status ingot_group_set_time_limit(struct ingot_group *group, double seconds,
                                                        struct ingot_error *error);
 

@@ -57,9 +57,9 @@ uint32_t ig_group_rank(const struct ig_group *group);
 uint32_t ig_group_ranks(const struct ig_group *group);
 /* How many of them are on this host, as far as is known: at least 1. */
 uint32_t ig_group_neighbours(const struct ig_group *group);
-/* What carries its tensors: "shared memory", "MPI (…)", "NCCL …". */
+/* What carries its tensors: "shared memory", "MPI (…)", "NCCL …", "windows, NCCL …", "NCCL …; no windows: …". */
 const char *ig_group_transport(const struct ig_group *group);
-/* Later waits take no longer. */
+/* Later waits take no longer, but for those of kernels, whose limit is the one at which windows were opened. */
 void ig_group_set_time_limit(struct ig_group *group, double seconds);
 
 struct ig_collective_call {

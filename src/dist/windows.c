@@ -138,6 +138,7 @@ static char *header_at(const struct ig_windows *w, uint32_t owner, uint32_t send
     return (char *)w->at[owner] + (size_t)sender * IG_WINDOW_SLOT;
 }
 
+/* Another number for each pair of ranks, and none that memory has by chance. */
 static uint64_t sign(uint32_t owner, uint32_t sender) {
     return 0x696e676f74000000u + owner * 251u + sender;
 }
@@ -198,8 +199,8 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
     ig_device_retain(device);
     w->rank = ig_group_rank(host);
     w->ranks = ig_group_ranks(host);
-    w->patience = ig_group_limit(host) / 10 *
-                  9; /* so that kernels say who is missing before the host only knows that somebody is */
+    /* Less than the limit, so that kernels say who is missing before the host only knows that somebody is. */
+    w->patience = ig_group_limit(host) / 10 * 9;
     w->size = ig_window_bytes(w->ranks);
     for (uint32_t r = 0; r < IG_MOST_RANKS; r++)
         files[r] = -1;
@@ -216,10 +217,6 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
 
 void *ig_windows_seat(const struct ig_windows *w) {
     return w->seat;
-}
-
-size_t ig_windows_bytes(const struct ig_windows *w) {
-    return w->size + sizeof(struct ig_window_seat);
 }
 
 enum ingot_status ig_windows_renew(struct ig_windows *w, struct ingot_error *error) {

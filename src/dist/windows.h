@@ -22,8 +22,6 @@ void ig_windows_close(struct ig_windows *windows);
 
 /* The address of the struct ig_window_seat, for kernels. */
 void *ig_windows_seat(const struct ig_windows *windows);
-/* Bytes of the GPU's memory that they take. */
-size_t ig_windows_bytes(const struct ig_windows *windows);
 
 /* What the collective of that number is called in messages; the label is copied, cut off if it is long. */
 enum ingot_status ig_windows_name(struct ig_windows *windows, uint32_t number, const char *label,

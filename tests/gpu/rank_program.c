@@ -57,14 +57,7 @@ static enum ingot_status open_session(const struct order *order, struct session 
     enum ingot_status status = ingot_engine_load(order->engine, &options, &session->engine, error);
     ingot_group_release(options.group); /* the engine has a reference */
     CLI_TRY(status);
-    session->n_inputs = ingot_engine_input_count(session->engine);
-    session->n_outputs = ingot_engine_output_count(session->engine);
-    session->inputs = cli_alloc(session->n_inputs, sizeof *session->inputs);
-    session->outputs = cli_alloc(session->n_outputs, sizeof *session->outputs);
-    for (size_t i = 0; i < session->n_inputs; i++)
-        ingot_engine_input(session->engine, i, &session->inputs[i]);
-    for (size_t i = 0; i < session->n_outputs; i++)
-        ingot_engine_output(session->engine, i, &session->outputs[i]);
+    session_ask(session);
     struct context_arguments arguments = {.device = session_is_gpu(session) ? session->rank : 0};
     return session_context(session, &arguments, CLOCK_NONE, error);
 }

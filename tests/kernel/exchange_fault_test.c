@@ -358,9 +358,7 @@ static void ranks_that_gave_up_send_nothing(void **state) {
     exchange_close(&group);
 }
 
-static int result;
-
-static void run_all(struct ig_job *job, void *argument) {
+static int run_all(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(epochs_go_on),
         cmocka_unit_test(old_words_are_cleared),
@@ -369,17 +367,9 @@ static void run_all(struct ig_job *job, void *argument) {
         cmocka_unit_test(ranks_that_gave_up_send_nothing),
         cmocka_unit_test(kernels_that_wait_are_stopped),
     };
-    exchange_compile(job, kernels, KERNELS);
-    result = cmocka_run_group_tests_name("faults of collectives through windows", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("faults of collectives through windows", tests, NULL, NULL);
 }
 
 int main(void) {
-    struct ig_job job;
-    struct ingot_error error = {0};
-    if (!emulated_is_present()) return 77;
-    ig_job_init(&job, &ig_libc_allocator);
-    enum ingot_status status = ig_job_run(&job, run_all, NULL, &error);
-    ig_job_deinit(&job);
-    if (status != INGOT_OK) printf("%s\n", error.message);
-    return status == INGOT_OK ? result : 1;
+    return exchange_main(kernels, KERNELS, run_all);
 }

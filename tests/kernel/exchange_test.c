@@ -180,25 +180,15 @@ static void messages_around_limits(void **state) {
     }
 }
 
-static int result;
-
-static void run_all(struct ig_job *job, void *argument) {
+static int run_all(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_messages),
         cmocka_unit_test(long_messages_between_short_ones),
         cmocka_unit_test(messages_around_limits),
     };
-    exchange_compile(job, kernels, COUNT(kernels));
-    result = cmocka_run_group_tests_name("collectives through windows", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("collectives through windows", tests, NULL, NULL);
 }
 
 int main(void) {
-    struct ig_job job;
-    struct ingot_error error = {0};
-    if (!emulated_is_present()) return 77;
-    ig_job_init(&job, &ig_libc_allocator);
-    enum ingot_status status = ig_job_run(&job, run_all, NULL, &error);
-    ig_job_deinit(&job);
-    if (status != INGOT_OK) printf("%s\n", error.message);
-    return status == INGOT_OK ? result : 1;
+    return exchange_main(kernels, COUNT(kernels), run_all);
 }

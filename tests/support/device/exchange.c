@@ -220,3 +220,30 @@ const char *exchange_read(struct exchange_rank *r, const void *from, void *to, s
 const char *exchange_write(struct exchange_rank *r, void *to, const void *from, size_t size) {
     return copy(r, to, from, size) ? r->error.message : NULL;
 }
+
+/* ---- Programs ---------------------------------------------------------------------------------------------------- */
+
+struct program {
+    struct exchange_kernel *kernels;
+    uint32_t count;
+    int (*tests)(void);
+    int failed;
+};
+
+static void run_program(struct ig_job *job, void *argument) {
+    struct program *p = argument;
+    exchange_compile(job, p->kernels, p->count);
+    p->failed = p->tests();
+}
+
+int exchange_main(struct exchange_kernel *kernels, uint32_t count, int (*tests)(void)) {
+    struct program program = {kernels, count, tests, 0};
+    struct ig_job job;
+    struct ingot_error error = {0};
+    if (!emulated_is_present()) return 77;
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, run_program, &program, &error);
+    ig_job_deinit(&job);
+    if (status != INGOT_OK) printf("%s\n", error.message);
+    return status == INGOT_OK ? program.failed : 1;
+}

@@ -28,6 +28,8 @@ struct exchange_kernel {
 const char *exchange_text(struct ig_job *job, struct exchange_kernel *kernel, uint32_t rank, const char *name);
 /* All that exchange_launch launches. Raises if ranks do not have the same kernel. */
 void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count);
+/* A program's status: compiles the kernels and runs the tests, which return how many failed. 77: there is no emulator. */
+int exchange_main(struct exchange_kernel *kernels, uint32_t count, int (*tests)(void));
 /* Of the emulator, from then on. */
 void exchange_set_order(bool backwards);
 
