@@ -41,6 +41,11 @@ static inline bool ig_target_has_clusters(const struct ig_target *target) {
     return ig_target_is_cuda(target) && target->sm >= 90;
 }
 
+/* Does the copy engine bring pieces of memory to shared memory (cp.async.bulk), and is there enough for two blocks' rings? */
+static inline bool ig_target_can_stream(const struct ig_target *target) {
+    return ig_target_is_cuda(target) && (target->sm == 90 || target->sm / 10 == 10);
+}
+
 /* Are there warp-group products (wgmma)? */
 static inline bool ig_target_has_warpgroups(const struct ig_target *target) {
     return ig_target_is_cuda(target) && target->sm == 90 && target->sm_own;

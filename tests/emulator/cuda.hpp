@@ -379,12 +379,15 @@ EMULATED static void ptx_ld_shared_v4_f32(float &x, float &y, float &z, float &w
     float4 v = emulated_load<float4>(from);
     x = v.x, y = v.y, z = v.z, w = v.w;
 }
+EMULATED static void ptx_ld_shared_v4_u32(unsigned &x, unsigned &y, unsigned &z, unsigned &w, unsigned from) {
+    uint4 v = emulated_load<uint4>(from);
+    x = v.x, y = v.y, z = v.z, w = v.w;
+}
 EMULATED static void ptx_ld_shared__cluster_v4_f32(float &x, float &y, float &z, float &w, unsigned from) {
     ptx_ld_shared_v4_f32(x, y, z, w, from);
 }
 EMULATED static void ptx_ld_shared__cluster_v4_u32(unsigned &x, unsigned &y, unsigned &z, unsigned &w, unsigned from) {
-    uint4 v = emulated_load<uint4>(from);
-    x = v.x, y = v.y, z = v.z, w = v.w;
+    ptx_ld_shared_v4_u32(x, y, z, w, from);
 }
 EMULATED static void ptx_ld_shared__cluster_f32(float &x, unsigned from) {
     ptx_ld_shared_f32(x, from);
@@ -472,6 +475,14 @@ EMULATED static void ptx_mbarrier_arrive_expect_tx_shared__cta_b64(unsigned barr
 EMULATED static void ptx_mbarrier_try_wait_parity_shared__cta_b64(unsigned &over, unsigned barrier, unsigned parity) {
     emulator->wait_round(barrier, parity);
     over = 1;
+}
+EMULATED static void ptx_mbarrier_inval_shared__cta_b64(unsigned barrier) {
+    emulator->end_rounds(barrier);
+}
+EMULATED static void ptx_cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes(unsigned to, const void *from,
+                                                                                           unsigned bytes,
+                                                                                           unsigned barrier) {
+    emulator->bring_bytes(to, from, bytes, barrier);
 }
 EMULATED static void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int x, int y, unsigned barrier) {

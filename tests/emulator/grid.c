@@ -150,6 +150,12 @@ static void advance(const struct fake_tensor_map *m, int *at) {
 /* Copies element by element, swizzled; elements outside the matrix are zero. */
 static void bring_box(const struct box *b) {
     const struct fake_tensor_map *m = &b->map;
+    if (b->from) {
+        memcpy(b->to, b->from, b->size);
+        b->round->bytes -= (int32_t)b->size;
+        end_round(b->round);
+        return;
+    }
     int window[4];
     memcpy(window, b->at, sizeof window);
     for (uint32_t line = 0; line < m->box_lines; line++) {
@@ -464,6 +470,32 @@ static void wait_round(unsigned barrier, unsigned parity) {
     if (t->round->parity == t->round_parity) pause_for(ROUND);
 }
 
+static void enqueue_box(const struct box *b) {
+    if (!part->options.late) {
+        bring_box(b);
+        return;
+    }
+    if (part->n_boxes == MOST_BOXES) part_refuse("has more than %d boxes under way", MOST_BOXES);
+    part->boxes[part->n_boxes++] = *b;
+}
+
+static void bring_bytes(unsigned to, const void *from, unsigned bytes, unsigned barrier) {
+    struct region *r = &part->dynamic[part->seen.rank];
+    struct box b = {.round = round_at(barrier), .from = from, .size = bytes};
+    if (to % 16 != 0 || (uintptr_t)from % 16 != 0 || bytes % 16 != 0 || bytes == 0)
+        part_refuse("brings %u bytes to %u from %p, which are not all multiples of 16", bytes, to, from);
+    b.to = r->begin + ((long long)to - dynamic_begin());
+    if (!lies_in(r, b.to, bytes)) memory_refuse(b.to, bytes, true);
+    if (!memory_region(from, bytes)) memory_refuse(from, bytes, false);
+    enqueue_box(&b);
+}
+
+static void end_rounds(unsigned barrier) {
+    struct round *r = round_at(barrier);
+    if (r->arrivals == 0 || r->missing != r->arrivals || r->bytes != 0) part_refuse("ends a barrier that is in use");
+    *r = (struct round){0};
+}
+
 static void start_box(struct box *b, unsigned to, const void *map, unsigned barrier) {
     b->round = round_at(barrier);
     memcpy(&b->map, map, sizeof b->map);
@@ -480,12 +512,7 @@ static void start_box(struct box *b, unsigned to, const void *map, unsigned barr
     if (!lies_in(r, b->to, size)) memory_refuse(b->to, size, true);
     const char *from = (const char *)(uintptr_t)b->map.memory;
     if (!memory_region(from, matrix)) memory_refuse(from, matrix, false);
-    if (!part->options.late) {
-        bring_box(b);
-        return;
-    }
-    if (part->n_boxes == MOST_BOXES) part_refuse("has more than %d boxes under way", MOST_BOXES);
-    part->boxes[part->n_boxes++] = *b;
+    enqueue_box(b);
 }
 
 static void bring(unsigned to, const void *map, int x, int y, bool dealt, unsigned barrier) {
@@ -592,6 +619,8 @@ static void prepare_part(struct run *run) {
                                    .shared_at = shared_at,
                                    .start_round = start_round,
                                    .arrive = arrive,
+                                   .end_rounds = end_rounds,
+                                   .bring_bytes = bring_bytes,
                                    .wait_round = wait_round,
                                    .bring = bring,
                                    .bring_windows = bring_windows,

@@ -57,6 +57,10 @@ struct emulator {
     void (*start_round)(unsigned barrier, unsigned arrivals);
     void (*arrive)(unsigned barrier, unsigned bytes);
     void (*wait_round)(unsigned barrier, unsigned parity);
+    /* The barrier is not used any more, and its memory free. */
+    void (*end_rounds)(unsigned barrier);
+    /* Copies bytes that lie in one piece to shared memory, and completes them at the barrier. */
+    void (*bring_bytes)(unsigned to, const void *from, unsigned bytes, unsigned barrier);
     /* TMA: copies a box of a matrix (struct fake_tensor_map), whose lines may be dealt out, to shared memory and completes
      * its bytes at the barrier. */
     void (*bring)(unsigned to, const void *map, int x, int y, bool dealt, unsigned barrier);

@@ -18,7 +18,7 @@ enum {
     MOST_COROUTINES = 8192,
     MOST_COPIES = 256,
     MOST_GROUPS = 32,
-    MOST_BOXES = 256,        /* in flight */
+    MOST_BOXES = 1024,       /* in flight */
     NAMED = 16,              /* named barriers per block */
     SHOWN = 64,              /* bytes that a lane may pass to others */
     SHARED_BEGIN = 1024,     /* the first address of shared memory, as on sm_90 */
@@ -71,6 +71,8 @@ struct box {
     struct fake_tensor_map map;
     char *to;
     int x, y;
+    const char *from; /* of bytes without a map, `size` of them */
+    size_t size;
     int at[4], tap[3]; /* of windows: where the first begins, and its image; offset of the tap */
     struct round *round;
 };

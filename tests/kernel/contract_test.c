@@ -790,33 +790,51 @@ static void test_producers_tf32(void **state) {
     check_producers(GRAPH_TF32);
 }
 
+/* Every second candidate of n graphs of few rows, in the first of four precisions; `arguments` of so many bytes each. */
+static void check_few_rows(const char *name, void (*build)(struct ig_graph *, const void *), const void *arguments,
+                           size_t bytes, int n, int choices, int precisions) {
+    static const unsigned flags[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16, 0};
+    static const double tolerances[] = {3e-3, 3e-3, 2e-2, 1e-5};
+    for (int i = 0; i < n * choices; i++) {
+        const void *argument = (const char *)arguments + (size_t)(i / choices) * bytes;
+        unsigned flag = flags[i % precisions] + (unsigned)(i % choices * 2) * GRAPH_CHOICE;
+        snprintf(names[i], sizeof names[i], "%s %d, choice %d", name, i / choices, i % choices * 2);
+        cases[i] = (struct graph_case){names[i], build, argument, tolerances[i % precisions], flag, {1, 3, 7, 13}};
+    }
+    check_graphs_for_cuda(cases, n * choices);
+}
+
 /* Few rows, whose weights go from memory to registers: on CUDA cores and on tensor cores, narrow blocks and wide ones,
  * clusters, depths that end within a step, columns that end within a block, fewer rows than the tile has, NaN. */
 static void test_direct(void **state) {
     (void)state;
     static const struct product sizes[] = {
-        {FLOATS, 2, 2, {1, 516}, {516, 136}, .constant = true, .bias = true},
-        {FLOATS, 2, 2, {3, 1100}, {1100, 40}, .constant = true},
-        {FLOATS, 2, 2, {-1, 264}, {264, 72}, .constant = true, .gelu = true},
-        {FLOATS, 2, 2, {13, 1036}, {1036, 72}, .constant = true, .bias = true},
-        {FLOATS, 2, 2, {8, 516}, {516, 136}, .constant = true},
+        {FLOATS, 2, 2, {-1, 516}, {516, 136}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {-2, 1100}, {1100, 40}, .constant = true},
+        {FLOATS, 2, 2, {-3, 264}, {264, 72}, .constant = true, .gelu = true},
+        {FLOATS, 2, 2, {-4, 1036}, {1036, 72}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {-3, 516}, {516, 136}, .constant = true},
         {FLOATS, 2, 2, {2, 4}, {4, 8}, .constant = true},
     };
-    static const unsigned flags[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16, 0};
-    enum { CHOICES = 10 };
-    for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
-        int size = i / CHOICES, way = i % COUNT(flags);
-        snprintf(names[i], sizeof names[i], "few rows %d, choice %d", size, i % CHOICES * 2);
-        cases[i] = (struct graph_case){names[i],
-                                       build_product,
-                                       &sizes[size],
-                                       way == 3   ? 1e-5
-                                       : way == 2 ? 2e-2
-                                                  : 3e-3,
-                                       flags[way] + (unsigned)(i % CHOICES * 2) * GRAPH_CHOICE,
-                                       {7}};
-    }
-    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+    check_few_rows("few rows", build_product, sizes, sizeof *sizes, COUNT(sizes), 10, 4);
+}
+
+/* Few rows by weights that stream through shared memory: on CUDA cores and on tensor cores, columns shorter than a piece and
+ * longer than a ring, depths that end within a step, columns that end within a block or a group, fewer columns than warps,
+ * fewer rows than the tile has, NaN. */
+static void test_stream(void **state) {
+    (void)state;
+    static const struct product sizes[] = {
+        {FLOATS, 2, 2, {1, 520}, {520, 136}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {3, 9224}, {9224, 13}, .constant = true},
+        {FLOATS, 2, 2, {1, 264}, {264, 2200}, .constant = true, .gelu = true},
+        {FLOATS, 2, 2, {13, 1032}, {1032, 77}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {8, 520}, {520, 136}, .constant = true},
+        {FLOATS, 2, 2, {16, 2048}, {2048, 18}, .constant = true},
+        {FLOATS, 2, 2, {2, 1000}, {1000, 3}, .constant = true},
+        {FLOATS, 3, 2, {5, 1, 776}, {776, 50}, .constant = true},
+    };
+    check_few_rows("streamed", build_product, sizes, sizeof *sizes, COUNT(sizes), 4, 4);
 }
 
 struct twins {
@@ -842,35 +860,23 @@ static void test_twins(void **state) {
     static const struct twins sizes[] = {
         {1, 1024, 192, false}, {3, 264, 72, true}, {8, 520, 136, false}, {16, 1032, 40, true}, {2, 8, 8, false},
     };
-    static const unsigned flags[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16};
-    enum { CHOICES = 9 };
-    for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
-        int size = i / CHOICES, way = i % COUNT(flags);
-        snprintf(names[i], sizeof names[i], "twins %d, choice %d", size, i % CHOICES * 2);
-        cases[i] = (struct graph_case){names[i],
-                                       build_twins,
-                                       &sizes[size],
-                                       way == 2 ? 2e-2 : 3e-3,
-                                       flags[way] + (unsigned)(i % CHOICES * 2) * GRAPH_CHOICE,
-                                       {7}};
-    }
-    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+    check_few_rows("twins", build_twins, sizes, sizeof *sizes, COUNT(sizes), 9, 3);
 }
 
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),
-        cmocka_unit_test(test_convolutions),   cmocka_unit_test(test_depthwise),
-        cmocka_unit_test(test_volumes),        cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_patches),        cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_transformed),    cmocka_unit_test(test_recovered),
-        cmocka_unit_test(test_multiples),      cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
-        cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_twins),          cmocka_unit_test(test_depthwise_narrow),
-        cmocka_unit_test(test_kept_columns),
+        cmocka_unit_test(test_products),         cmocka_unit_test(test_chosen),
+        cmocka_unit_test(test_convolutions),     cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_volumes),          cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_patches),          cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_transformed),      cmocka_unit_test(test_recovered),
+        cmocka_unit_test(test_multiples),        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_producers),        cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_swapped),          cmocka_unit_test(test_window_producers),
+        cmocka_unit_test(test_producers_tf32),   cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_stream),           cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_depthwise_narrow), cmocka_unit_test(test_kept_columns),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

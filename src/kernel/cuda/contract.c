@@ -200,6 +200,7 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .b_copy = s->b.copy,
                                   .step = step_of(s),
                                   .sm = c->target->sm,
+                                  .streams = ig_target_can_stream(c->target),
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
@@ -221,8 +222,9 @@ static int steps_of(const struct gemm *s) {
 
 /* Do both products' second operands lie in the same way, from the beginning of their buffers? */
 static bool is_twin_alike(struct gemm *s) {
-    return s->twin.kind == s->b.kind && s->b.kind == IG_CUDA_ACROSS && s->twin.ld == s->b.ld &&
-           s->twin.copy == s->b.copy && is_zero(s, s->b.base) && is_zero(s, s->twin.base);
+    bool matrix = s->b.kind == IG_CUDA_ACROSS || s->b.kind == IG_CUDA_ALONG;
+    return matrix && s->twin.kind == s->b.kind && s->twin.ld == s->b.ld && s->twin.copy == s->b.copy &&
+           is_zero(s, s->b.base) && is_zero(s, s->twin.base);
 }
 
 /* Finds the operands and all candidates; returns how many. */
@@ -278,6 +280,9 @@ static const char *tactic(struct gemm *s) {
     if (g->direct)
         return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
                          g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, split);
+    if (g->stream)
+        return ig_format(s->k->job, "gemm %s stream %dx%s%d, %d warps, %d pieces ahead", maths[g->math], g->bm,
+                         g->twin ? "2x" : "", g->bn, g->warps_n, g->stages);
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? producer_tactic(s)
                      : g->swapped    ? " wgmma swapped"
@@ -536,7 +541,10 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
 static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
     struct ig_loops *k = s->k;
     int columns = s->g->direct ? s->g->bn / s->g->split : s->g->bn;
-    int vector = vector_of(s) < columns ? vector_of(s) : columns, across = columns / vector;
+    int vector = vector_of(s);
+    while (columns % vector != 0)
+        vector /= 2;
+    int across = columns / vector;
     ig_x slot;
     body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)),

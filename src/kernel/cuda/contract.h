@@ -62,6 +62,7 @@ struct ig_cuda_problem {
     int a_copy, b_copy;
     int step; /* bytes of the depth that the copy engine fetches at once: 128, or 64 */
     int sm;
+    bool streams;    /* ig_target_can_stream */
     bool warpgroups; /* the target has wgmma */
     bool heavy;      /* the epilogue computes exponentials or the like */
     double issue;    /* ig_cuda_contract_issue */

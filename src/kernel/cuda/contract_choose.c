@@ -193,9 +193,22 @@ static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (START + latency + reading + products + sums + cluster + (p->heavy ? 200 : 0)) / 1000;
 }
 
+/* B streamed through shared memory: reading it, which begins while the preceding kernel ends, and one way to the memory and back.
+ * From 30 times of one row in chains of kernels on an H200. */
+static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    double matrices = (double)p->batch * (g->twin ? 2 : 1), element = ig_cuda_gemm_element(g);
+    int64_t tiles = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn);
+    double all = matrices * (double)p->depth * (double)p->columns * element;
+    double waves = (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS) - 1;
+    double reading = all / 4250 + (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
+    double narrow = g->warps_n < 8 ? 100 : 0; /* as many pieces are under way, but fewer at work */
+    return (START + 700 + reading + 300 * waves + narrow + 20 * g->bm + (p->heavy ? 200 : 0)) / 1000;
+}
+
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     if (g->producer) return g->kept ? kept_cost(p, g) : producer_cost(p, g);
     if (g->direct) return direct_cost(p, g);
+    if (g->stream) return stream_cost(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
     int full = resident(p, g);
@@ -367,6 +380,43 @@ static void add_directs(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     }
 }
 
+/* As many stages as two blocks of a multiprocessor have room for. A third would not fit: the next kernel's blocks, which start as
+ * these end, are spread evenly then. False if fewer than two stages fit. */
+static bool fit_stream(struct ig_cuda_gemm *g) {
+    enum { MOST_STAGES = 8, LARGEST = 112 << 10 };
+    g->stages = MOST_STAGES;
+    while (g->stages > 1 && ig_cuda_gemm_shared(g) > LARGEST)
+        g->stages--;
+    return g->stages > 1;
+}
+
+/* All columns at once by two blocks a multiprocessor; on the tensor cores by narrower ones, whose warps all have sums of each. */
+static void add_streams(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, struct candidates *c) {
+    enum { MOST_ROWS = 16, BLOCKS = 2 * IG_CUDA_PROCESSORS, PIECE = 2048, MOST_CORE_COLUMNS = 64 };
+    int element = ig_cuda_gemm_element(like);
+    bool fits = p->a == IG_CUDA_ALONG && p->b == IG_CUDA_ALONG && p->b_copy == 16 && p->fixed && p->streams;
+    if (!fits || p->rows > MOST_ROWS || ig_cuda_math_is_bytes(like->math) || p->depth > INT32_MAX / 64) return;
+    for (int bm = 1; bm <= (element == 2 ? MOST_ROWS : 4); bm *= 2) {
+        bool cores = bm > 4;
+        if (bm < p->rows || (bm >= 2 * p->rows && bm > 1 && !(bm == 8 && p->rows > 2))) continue;
+        if (cores && p->a_copy < 16) continue;
+        int64_t step = cores ? 16 : 4, bn = ceil_div(ceil_div(p->columns, BLOCKS), step) * step;
+        struct ig_cuda_gemm g = *like;
+        g.stream = true;
+        g.twin = p->twin;
+        g.bm = bm;
+        g.bn = (int)(cores && bn > MOST_CORE_COLUMNS ? MOST_CORE_COLUMNS : bn);
+        g.warps_m = 1;
+        g.depth = (int)p->depth;
+        g.bk = cores ? 128 : PIECE / element;
+        for (g.warps_n = 8; g.warps_n >= 4; g.warps_n /= 2) {
+            bool idle = !cores && g.warps_n > g.bn * (g.twin ? 2 : 1);
+            if (!idle && fit_stream(&g))
+                c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
+        }
+    }
+}
+
 int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
                             struct ig_cuda_gemm *out) {
     struct ig_cuda_gemm groups = *like, producers[PRODUCER_SHAPES];
@@ -376,6 +426,7 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     struct candidates c = {.out = out, .most = (most < LIMIT ? most : LIMIT) - own.count};
     if (p->twin) {
         add_directs(p, like, &c);
+        add_streams(p, like, &c);
         return c.count;
     }
     if (p->math == IG_CUDA_FMA)
@@ -386,6 +437,7 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     groups.swapped = groups.warpgroups;
     if (groups.swapped) add_shapes(p, &groups, swapped_shapes, sizeof swapped_shapes / sizeof *swapped_shapes, &c);
     add_directs(p, like, &c);
+    add_streams(p, like, &c);
     c.most += own.count;
     for (int i = 0; i < own.count; i++)
         c.count = keep(c.out, c.costs, c.count, c.most, &producers[i], own.costs[i]);

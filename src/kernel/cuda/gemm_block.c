@@ -24,7 +24,7 @@ enum { GROUP = 128 }; /* threads of a warp group */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
     if (gemm->producer) return ((gemm->turns ? gemm->turns : 2) + 1) * GROUP;
-    if (gemm->direct) return 32 * gemm->warps_n;
+    if (gemm->direct || gemm->stream) return 32 * gemm->warps_n;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
 }
@@ -71,7 +71,23 @@ static int direct_shared(const struct ig_cuda_gemm *gemm) {
     return 4 * gemm->bm * (ig_cuda_gemm_tile_row(gemm) + gemm->warps_n * gemm->bn);
 }
 
+/* Two blocks of so many bytes fit into a multiprocessor's memory, three do not. */
+enum { THIRD = 77 << 10 };
+
+struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
+    bool cores = gemm->bm > 4; /* groups of 16 columns, whose lines in the ring are 64 bytes apart */
+    int element = ig_cuda_gemm_element(gemm), piece = gemm->bk * element, columns = gemm->bn * (gemm->twin ? 2 : 1);
+    int stages = gemm->warps_n * gemm->stages, rest = cores ? gemm->warps_n * columns * 4 : gemm->depth * element;
+    struct ig_cuda_stream s = {.ring = (4 * gemm->bm * ig_cuda_gemm_tile_row(gemm) + 127) / 128 * 128};
+    s.barriers = s.ring + stages * (cores ? 16 * (piece + 64) : piece);
+    s.rest = (s.barriers + stages * 8 + 15) / 16 * 16;
+    s.end = s.rest + gemm->bm * rest;
+    s.end = s.end < THIRD ? THIRD : s.end;
+    return s;
+}
+
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
+    if (gemm->stream) return ig_cuda_gemm_stream(gemm).end;
     if (gemm->direct) return direct_shared(gemm);
     if (gemm->producer) return ig_cuda_gemm_barriers_at(gemm) + 8 * (2 * gemm->stages + gemm->turns + 1);
     return ig_cuda_gemm_list(gemm) + (gemm->a == IG_CUDA_LISTED ? gemm->bm * 8 : 0);

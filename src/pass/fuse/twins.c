@@ -1,18 +1,20 @@
 /* See twins.h. */
 #include "pass/fuse/twins.h"
 
-/* Is it a product of so few rows by a weight that a kernel reads the weight straight from memory? Those of twins must
- * lie in the same way. */
+/* Is it a product of so few rows by a weight that a kernel reads the weight straight from memory, or streams its columns? Those
+ * of twins must lie in the same way: [depth, columns], or packed as [columns, depth, 1]. */
 static bool is_of_few_rows(struct ig_graph *g, const struct ig_node *n) {
     enum { MOST_ROWS = 16, ALIGNED = 8 /* elements */ };
     struct ig_dims *dims = g->dims;
     const struct ig_type *out = ig_type_of(g, n->out), *b = ig_type_of(g, n->in[1]);
     int64_t lo, most, depth, columns;
-    if (!ig_info(g, n->in[1])->is_const || b->rank != 2 || ig_attr_int(g, n, IG_ATTR_packed)) return false;
+    bool along = ig_attr_int(g, n, IG_ATTR_packed) == 1;
+    if (!ig_info(g, n->in[1])->is_const || b->rank != (along ? 3 : 2)) return false;
+    if (!along && ig_attr_int(g, n, IG_ATTR_packed) != 0) return false;
     if (b->dtype != INGOT_F16 && b->dtype != INGOT_BF16) return false;
     ig_dim_range(dims, ig_dim_product(dims, out->dim, out->rank - 1), &lo, &most);
-    return most <= MOST_ROWS && ig_dim_is_const(dims, b->dim[0], &depth) && depth % ALIGNED == 0 &&
-           ig_dim_is_const(dims, b->dim[1], &columns) && columns % ALIGNED == 0;
+    return most <= MOST_ROWS && ig_dim_is_const(dims, b->dim[along], &depth) && depth % ALIGNED == 0 &&
+           ig_dim_is_const(dims, b->dim[!along], &columns) && columns % ALIGNED == 0;
 }
 
 bool ig_are_twins(struct ig_graph *g, const struct ig_node *a, const struct ig_node *b) {

@@ -11,7 +11,8 @@
  *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. NR is 1 for
- *             bytes, which their tensor cores read along the depth only (not in groups), on GPUs with products of warp
+ *             bytes, which their tensor cores read along the depth only (not in groups), for rows that may be few on GPUs
+ *             that stream columns, on GPUs with products of warp
  *             groups in TF32, where these do the same, and for many rows in f16 and bf16, where that saves exchanging
  *             results between threads, or filling up. Convolutions of
  *             pictures are also rewritten, so that their windows consist of whole vector loads (picture.c), where several
@@ -84,17 +85,28 @@ static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_va
     return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
 }
 
-/* Does the product have more than a few rows, whatever the sizes? */
-static bool has_many_rows(const struct ig_rewriter *rw, const struct ig_node *n) {
-    enum { FEW = 16 };
+enum { FEW_ROWS = 16 };
+
+/* Between which bounds the number of the product's rows lies. */
+static void range_of_rows(const struct ig_rewriter *rw, const struct ig_node *n, int64_t *out_lo, int64_t *out_hi) {
     struct ig_graph *g = rw->in;
     const struct ig_type *out = ig_type_of(g, n->out);
     ig_dim rows = ig_dim_const(g->dims, 1);
-    int64_t lo, hi;
     for (int i = 0; i + 1 < out->rank; i++)
         rows = ig_dim_mul(g->dims, rows, out->dim[i]);
-    ig_dim_range(g->dims, rows, &lo, &hi);
-    return lo > FEW;
+    ig_dim_range(g->dims, rows, out_lo, out_hi);
+}
+
+/* Can few rows stream the columns through shared memory (kernel/cuda/contract_choose.c)? */
+static bool can_stream(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth) {
+    enum { SHORT = 512 };
+    enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    bool narrow = dtype == INGOT_F16 || dtype == INGOT_BF16;
+    int64_t bytes = depth * (int64_t)ingot_dtype_size(dtype), lo, hi;
+    range_of_rows(rw, n, &lo, &hi);
+    bool few = narrow ? lo <= FEW_ROWS : hi <= 4; /* rows of f32, and where they are few always */
+    return ig_target_can_stream(rw->options->target) && n->op == IG_OP_matmul && few && bytes >= SHORT &&
+           bytes % 16 == 0;
 }
 
 /* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they can read nothing else.
@@ -105,10 +117,13 @@ static bool has_many_rows(const struct ig_rewriter *rw, const struct ig_node *n)
 static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth, int64_t columns) {
     enum { LONG = 4096 };
     enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    int64_t lo, hi;
     if (are_bytes(rw->options->target, dtype)) return depth * columns > 1; /* a single number becomes a literal */
+    if (can_stream(rw, n, depth)) return true;
     if (!ig_target_has_warpgroups(rw->options->target)) return false;
     if (ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32) return depth % 4 == 0;
-    if ((dtype != INGOT_F16 && dtype != INGOT_BF16) || depth % 8 != 0 || !has_many_rows(rw, n)) return false;
+    range_of_rows(rw, n, &lo, &hi);
+    if ((dtype != INGOT_F16 && dtype != INGOT_BF16) || depth % 8 != 0 || lo <= FEW_ROWS) return false;
     return columns % 32 == 0 ? depth < LONG : columns % 8 != 0;
 }
 

@@ -14,6 +14,14 @@ static bool is_unrolled(const struct ig_cuda_gemm *g) {
            g->bm * g->bn <= MOST_SUMS * ig_cuda_gemm_threads(g);
 }
 
+static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    struct ig_cuda_stream at = ig_cuda_gemm_stream(g);
+    ig_text_printf(text, "enum { PRODUCTS = %d, ALL_DEPTH = %d, A_COPY = %d };\n", g->twin ? 2 : 1, g->depth,
+                   g->a_copy);
+    ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, %s = %d };\n", at.ring, at.barriers,
+                   g->bm > 4 ? "PARTS_AT" : "ROWS_AT", at.rest);
+}
+
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     bool integers = g->math == IG_CUDA_I8;
@@ -26,6 +34,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { UNROLLED_STEPS = %d, PROMOTED = %d };\n", is_unrolled(g) ? g->steps : 0, g->promoted);
     if (g->direct)
         ig_text_printf(text, "enum { AHEAD = %d, PRODUCTS = %d };\n", g->stages, g->twin ? 2 : 1);
+    else if (g->stream)
+        print_stream_constants(g, text);
     else if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)
@@ -211,13 +221,28 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
         print_multiply(g, text);
 }
 
+static void print_producer(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    ig_text_add(text, ig_cuda_template_gemm_barrier);
+    ig_text_add(text, ig_cuda_template_gemm_producer);
+    if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);
+}
+
 static void print_direct(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool cores = g->bm > 4;
     ig_text_add(text, ig_cuda_template_load);
     ig_text_add(text, ig_cuda_template_gemm_direct);
-    if (cores) ig_text_add(text, ig_cuda_template_mma);
+    ig_text_add(text, cores ? ig_cuda_template_mma : ig_cuda_template_gemm_element);
     ig_text_add(text, cores ? ig_cuda_template_gemm_direct_mma : ig_cuda_template_gemm_direct_fma);
     ig_text_add(text, ig_cuda_template_gemm_direct_walk);
+}
+
+static void print_stream(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    bool cores = g->bm > 4;
+    ig_text_add(text, cores ? ig_cuda_template_mma : ig_cuda_template_gemm_element);
+    if (!cores) ig_text_add(text, ig_cuda_template_copy);
+    ig_text_add(text, ig_cuda_template_gemm_barrier);
+    ig_text_add(text, cores ? ig_cuda_template_gemm_stream_mma : ig_cuda_template_gemm_stream_fma);
+    ig_text_add(text, ig_cuda_template_gemm_stream);
 }
 
 void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -228,11 +253,12 @@ void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
         print_group_multiply(g, text);
     }
     if (g->producer)
-        ig_text_add(text, ig_cuda_template_gemm_producer);
+        print_producer(g, text);
     else if (g->direct)
         print_direct(g, text);
+    else if (g->stream)
+        print_stream(g, text);
     else
         print_copying(g, text);
-    if (g->producer && g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);
     ig_text_add(text, "}\n");
 }
