@@ -238,7 +238,7 @@ def torch(args):
         return row | {"summary": describe_graphs(row)}
 
     each(args, Results(args, f"torch-{args.target}-{args.precision}"),
-         [(n, way) for way in ("compile", "export") for n in names(args)], measure, args.jobs)
+         [(n, way) for way in ("compile", "export") if args.way in (way, "both") for n in names(args)], measure, args.jobs)
 
 
 def describe_graphs(row):
@@ -531,7 +531,9 @@ def command_line():
     command(list_networks, "prints the networks")
     resumable(command(export, "writes models, by both of PyTorch's exporters", precision="fp32", target="cpu", jobs=1))
     resumable(command(verify, "compares Ingot's results with ONNX Runtime's", precision="fp32", target="cpu", jobs=1))
-    resumable(command(torch, "tries torch.compile and torch.export beside eager PyTorch", precision="fp32", target="cpu", jobs=1))
+    c = command(torch, "tries torch.compile and torch.export beside eager PyTorch", precision="fp32", target="cpu", jobs=1)
+    resumable(c)
+    c.add_argument("--way", default="both", choices=["compile", "export", "both"])
     c = command(cpu, "measures Ingot beside ONNX Runtime", precision="fp32", target="cpu")
     resumable(c)
     measuring(c, 5, 1.0, "1")
