@@ -96,84 +96,105 @@ void memory_refuse(const char *at, size_t size, bool write) {
 /* Of an access in another epoch than this one. Grids that run at the same time are taken to be ordered: by what one writes
  * and the other polls. */
 static bool is_earlier(const struct region *r, uint32_t epoch) {
-    const struct part *other = parts[epoch % MOST_PARTS];
-    if (other == part && epoch >= part->block_epoch) return true;
-    if (!other || other->run != part->run || epoch < other->taken) return true;
-    return r == &part->variables || r == &part->dynamic[part->seen.rank] || part->ranks > 1;
+    const struct part *p = part, *other;
+    if (epoch % MOST_PARTS == p->number && epoch >= p->block_epoch) return true;
+    other = parts[epoch % MOST_PARTS];
+    if (!other || other->run != p->run || epoch < other->taken) return true;
+    return r == &p->variables || r == &p->dynamic[p->seen.rank] || p->ranks > 1;
 }
 
-static bool is_ordered(const struct region *r, uint32_t epoch, unsigned who, uint16_t sync) {
-    unsigned thread = (unsigned)part->seen.thread;
-    if (epoch != part->epoch[part->seen.rank]) return is_earlier(r, epoch);
-    if (who == thread) return true;
-    if (who == SEVERAL_WARPS) return false;
-    unsigned warp = who & SEVERAL ? who & ~(unsigned)SEVERAL : who / 32;
-    return warp == thread / 32 && sync != self()->syncs;
+static uint32_t epoch_of(stamp s) {
+    return (uint32_t)(s >> 32);
 }
 
-static void refuse_race(const struct region *r, const char *at, bool write, const char *other, unsigned who) {
+static unsigned who(stamp s) {
+    return s >> 16 & UINT16_MAX;
+}
+
+static stamp with_who(stamp s, unsigned who) {
+    return (s & ~((stamp)UINT16_MAX << 16)) | (stamp)who << 16;
+}
+
+/* The warp of one thread or of several lanes. */
+static unsigned warp_of(unsigned who) {
+    return who & SEVERAL ? who & ~(unsigned)SEVERAL : who / 32;
+}
+
+/* Of an access now. */
+static stamp own_stamp(void) {
+    const struct part *p = part;
+    return (stamp)p->epoch[p->seen.rank] << 32 | (stamp)p->seen.thread << 16 | p->threads[p->current]->syncs;
+}
+
+static bool is_ordered(const struct region *r, stamp other, stamp own) {
+    if (epoch_of(other) != epoch_of(own)) return is_earlier(r, epoch_of(other));
+    if (who(other) == who(own)) return true;
+    return who(other) != SEVERAL_WARPS && warp_of(who(other)) == warp_of(who(own)) && (uint16_t)other != (uint16_t)own;
+}
+
+static void refuse_race(const struct region *r, const char *at, bool write, const char *verb, unsigned who) {
     char whom[32];
     if (who == SEVERAL_WARPS) {
         snprintf(whom, sizeof whom, "several warps");
     } else if (who & SEVERAL) {
-        snprintf(whom, sizeof whom, "lanes of warp %u", who & ~(unsigned)SEVERAL);
+        snprintf(whom, sizeof whom, "lanes of warp %u", warp_of(who));
     } else {
         snprintf(whom, sizeof whom, "thread %u", who);
     }
     part_refuse("%s byte %lld of %lld of %s, which %s %s with no barrier between", write ? "writes" : "reads",
-                (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, other);
+                (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, verb);
 }
 
+/* An access and what it has done to the last cell: adjacent cells are mostly equal. */
+struct access {
+    const struct region *region;
+    stamp own;
+    bool write;
+    struct cell before, after;
+};
+
 /* Checks an access against a cell, that of the byte at `at`, and returns the updated cell. */
-static struct cell after_access(const struct region *r, const char *at, bool write, struct cell c) {
-    uint32_t epoch = part->epoch[part->seen.rank];
-    unsigned thread = (unsigned)part->seen.thread;
-    if (!is_ordered(r, c.write_epoch, c.writer, c.write_sync)) refuse_race(r, at, write, "wrote", c.writer);
-    if (write) {
-        if (!is_ordered(r, c.read_epoch, c.reader, c.read_sync)) refuse_race(r, at, write, "read", c.reader);
-        c.write_epoch = epoch;
-        c.writer = (uint16_t)thread;
-        c.write_sync = self()->syncs;
-    } else if (c.read_epoch != epoch || is_ordered(r, c.read_epoch, c.reader, c.read_sync)) {
-        c.read_epoch = epoch;
-        c.reader = (uint16_t)thread;
-        c.read_sync = self()->syncs;
+static struct cell after_access(const struct access *a, const char *at, struct cell c) {
+    if (!is_ordered(a->region, c.write, a->own)) refuse_race(a->region, at, a->write, "wrote", who(c.write));
+    if (a->write) {
+        if (!is_ordered(a->region, c.read, a->own)) refuse_race(a->region, at, a->write, "read", who(c.read));
+        c.write = a->own;
+    } else if (epoch_of(c.read) != epoch_of(a->own) || is_ordered(a->region, c.read, a->own)) {
+        c.read = a->own;
     } else {
-        bool same_warp = c.reader != SEVERAL_WARPS &&
-                         (c.reader & SEVERAL ? c.reader & ~(unsigned)SEVERAL : c.reader / 32u) == thread / 32;
-        c.reader = (uint16_t)(same_warp ? SEVERAL | thread / 32 : SEVERAL_WARPS);
-        c.read_sync = self()->syncs;
+        unsigned warp = warp_of(who(a->own));
+        bool same_warp = who(c.read) != SEVERAL_WARPS && warp_of(who(c.read)) == warp;
+        c.read = with_who(a->own, same_warp ? SEVERAL | warp : SEVERAL_WARPS);
     }
     return c;
 }
 
-/* Updates cells [0, count) by an access to `per` bytes each from `at` on. */
-static void note_cells(const struct region *r, struct cell *c, size_t count, const char *at, size_t per, bool write) {
-    struct cell before, after;
-    for (size_t i = 0; i < count; i++) {
-        /* Adjacent cells are mostly equal. */
-        if (i == 0 || memcmp(&c[i], &before, sizeof before) != 0) {
-            before = c[i];
-            after = after_access(r, at + i * per, write, before);
-        }
-        if (memcmp(&c[i], &after, sizeof after) != 0) c[i] = after;
+static inline void note_cell(struct access *a, struct cell *c, const char *at) {
+    if (c->write != a->before.write || c->read != a->before.read) {
+        a->before = *c;
+        a->after = after_access(a, at, *c);
     }
+    /* One by one: loading both at once would wait for the stores of after_access. */
+    c->write = a->after.write;
+    c->read = a->after.read;
 }
 
 static bool is_divided(const struct cell *word) {
-    return word->write_epoch == DIVIDED;
+    return word->write == DIVIDED;
 }
 
 /* Bytes [from, end) of a word, of which the region's first has number 0. A word whose bytes are all accessed alike is one
  * again. */
-static void note_bytes(const struct region *r, size_t from, size_t end, bool write) {
+static void note_bytes(struct access *a, size_t from, size_t end) {
+    const struct region *r = a->region;
     struct cell *word = &r->cells[from / WORD], *bytes = cells_of_bytes(r) + from / WORD * WORD;
     if (!is_divided(word)) {
         for (int i = 0; i < WORD; i++)
             bytes[i] = *word;
-        word->write_epoch = DIVIDED;
+        word->write = DIVIDED;
     }
-    note_cells(r, bytes + from % WORD, end - from, first_word(r) + from, 1, write);
+    for (size_t i = from; i < end; i++)
+        note_cell(a, &bytes[i % WORD], first_word(r) + i);
     if (end - from < WORD) return;
     for (int i = 1; i < WORD; i++) {
         if (memcmp(&bytes[i], &bytes[0], sizeof *bytes) != 0) return;
@@ -188,19 +209,18 @@ static void note_access(struct region *r, const char *at, size_t size, bool writ
         if (cells == MAP_FAILED) return;
         r->cells = cells;
     }
-    size_t from = (size_t)(at - first_word(r)), end = from + size;
+    struct access a = {.region = r, .own = own_stamp(), .write = write, .before = {DIVIDED, DIVIDED}};
+    const char *first = first_word(r);
+    size_t from = (size_t)(at - first), end = from + size;
     while (from < end) {
-        size_t whole = 0;
-        if (from % WORD == 0) {
-            while (whole < (end - from) / WORD && !is_divided(&r->cells[from / WORD + whole]))
-                whole++;
+        struct cell *word = &r->cells[from / WORD];
+        size_t next = (from / WORD + 1) * WORD;
+        if (from % WORD == 0 && next <= end && !is_divided(word)) {
+            note_cell(&a, word, first + from);
+        } else {
+            note_bytes(&a, from, next < end ? next : end);
         }
-        note_cells(r, &r->cells[from / WORD], whole, first_word(r) + from, WORD, write);
-        from += whole * WORD;
-        if (from == end) break;
-        size_t stop = (from / WORD + 1) * WORD < end ? (from / WORD + 1) * WORD : end;
-        note_bytes(r, from, stop, write);
-        from = stop;
+        from = next;
     }
 }
 

@@ -23,7 +23,7 @@ enum {
     SHOWN = 64,              /* bytes that a lane may pass to others */
     SHARED_BEGIN = 1024,     /* the first address of shared memory, as on sm_90 */
     RANK_BITS = 24,          /* lowest bit of an address's upper field: rank + 1, or 0 */
-    SEVERAL = 0x8000,        /* flag of `reader`: several lanes of the warp in the other bits */
+    SEVERAL = 0x8000,        /* flag of a stamp's thread: several lanes of the warp in the other bits */
     SEVERAL_WARPS = 0xffff,  /* readers */
     MOST_SHARED = 227 << 10, /* bytes per block */
     MOST_STATIC = 48 << 10,  /* of these, for __shared__ variables */
@@ -34,16 +34,16 @@ enum {
     PATIENCE = 600,    /* seconds that a grid may poll while none of its blocks ends */
 };
 
-/* The last accesses to a byte, or to the bytes of a word if they were all accessed alike. An epoch is the time between two
- * barriers of a block; epochs of a part are in order. */
-#define DIVIDED \
-    UINT32_MAX /* as the `write_epoch` of a word: its bytes have cells of their own; no epoch is that large */
+/* When and by whom a byte was accessed: the epoch, the thread or lanes or warps (16 bits), and the thread's synchronisations
+ * with its warp (16 bits). An epoch is the time between two barriers of a block; epochs of a part are in order. */
+typedef uint64_t stamp;
 
+/* The last accesses to a byte, or to the bytes of a word if they were all accessed alike. */
 struct cell {
-    uint32_t write_epoch, read_epoch;
-    uint16_t writer, reader; /* threads */
-    uint16_t write_sync, read_sync;
+    stamp write, read;
 };
+
+#define DIVIDED UINT64_MAX /* as the `write` of a word: its bytes have cells of their own; no epoch is that large */
 
 struct region {
     char *begin, *end;
