@@ -31,7 +31,7 @@ enum {
     MOST_PARTS = 1 << PART_BITS,
     MOST_RESIDENT = 8, /* parts of one grid */
     WORD = 4,          /* bytes that are mostly accessed together */
-    PATIENCE = 600,    /* seconds that a grid may poll while none of its blocks ends */
+    PATIENCE = 120,    /* seconds that a grid may poll while none of its blocks ends */
 };
 
 /* When and by whom a byte was accessed: the epoch, the thread or lanes or warps (16 bits), and the thread's synchronisations

@@ -262,7 +262,7 @@ static const char *do_different_things(struct exchange_rank *r, void *user) {
     const size_t *count = user;
     const struct exchange_call call = call_of(REDUCE, r->rank == 0 ? 3 : 6, *count);
     const char *wrong = name_calls(r);
-    if (!wrong) wrong = set_patience(r, 500);
+    if (!wrong) wrong = set_patience(r, 60);
     if (!wrong) wrong = launch(r, &call);
     if (!wrong)
         wrong = wanted(ig_group_look(r->seat, &r->error), INGOT_INCOMPATIBLE, &r->error,

@@ -12,8 +12,8 @@
 #include "support/check/passes.h"
 #include "support/support.h"
 
-/* Longer than any test takes, and less than the emulator lets a kernel poll. */
-#define SECONDS 300
+/* Longer than ranks ever wait for each other, and less than the emulator lets a kernel poll. */
+#define SECONDS 60
 
 static struct emulator_options *how;
 static struct ig_device *devices[EXCHANGE_RANKS];
