@@ -100,22 +100,22 @@ static const struct conv convs[] = {
     {PLANE(2, 5, 7, 128, 24, 3, 1, 1)},               /* steps of whole channels, by taps */
     {PLANE(0, 4, 4, 8, 8, 3, 1, 1)},
     {PLANE(1, 0, 4, 8, 8, 1, 1, 0), .bias = true},
-    {PLANE(1, 28, 28, 16, 200, 3, 1, 1), .relu = true},
+    {PLANE(1, 11, 28, 16, 200, 3, 1, 1), .relu = true},
     {PLANE(-1, 8, -2, 10, 20, 3, 1, 1), .bias = true, .relu = true},
     {PLANE(-1, -2, 14, 10, 20, 3, 1, 1), .bias = true, .relu = true}, /* lines of fixed length, any number of them */
     {PLANE(2, 30, 30, 8, 40, 3, 1, 0), .bias = true},                 /* lines read in place */
     {PLANE(2, 9, 3, 20, 40, 3, 1, 1), .residual = true},              /* several lines per block */
     /* Panels larger than half the second cache. */
-    {PLANE(1, 9, 14, 512, 33, 3, 1, 1), .bias = true, .relu = true},
+    {PLANE(1, 7, 11, 512, 33, 3, 1, 1), .bias = true, .relu = true},
     {PLANE(1, 12, 20, 100, 16, 7, 1, 0), .residual = true},
-    {F32, .spatial = 2, .batch = 2, .size = {9, 28}, .in = 72, .out = 40, .kernel = {12, 5}, .stride = {2, 1},
+    {F32, .spatial = 2, .batch = 2, .size = {9, 13}, .in = 72, .out = 23, .kernel = {12, 5}, .stride = {2, 1},
      .dilation = {2, 1}, .before = {14, 2}, .after = {9, 2}, .groups = 1, .last = true, .bias = true},
     {F32, .spatial = 2, .batch = 1, .size = {20, 28}, .in = 6, .out = 10, .kernel = {3, 5}, .stride = {2, 1},
      .dilation = {3, 1}, .before = {2, 0}, .after = {1, 4}, .groups = 1, .last = true, .bias = true},
     {PLANE(-1, -2, -2, 12, 33, 1, 1, 0), .bias = true},
     {F32, .spatial = 2, .batch = 1, .size = {12, 9}, .in = 6, .out = 10, .kernel = {3, 2}, .stride = {2, 1},
      .dilation = {2, 3}, .before = {1, 2}, .after = {0, 3}, .groups = 1, .last = true, .bias = true},
-    {F32, .spatial = 2, .batch = 1, .size = {9, 30}, .in = 512, .out = 70, .kernel = {3, 3}, .stride = {1, 1},
+    {F32, .spatial = 2, .batch = 1, .size = {8, 23}, .in = 512, .out = 39, .kernel = {3, 3}, .stride = {1, 1},
      .dilation = {7, 20}, .before = {7, 20}, .after = {7, 20}, .groups = 1, .last = true, .bias = true,
      .relu = true}, /* most taps of a block lie beyond the image */
     {F32, .spatial = 2, .batch = 2, .size = {9, 9}, .in = 12, .out = 20, .kernel = {3, 3}, .stride = {1, 1},
