@@ -39,6 +39,15 @@ struct ig_contract_view {
 struct ig_contract_view ig_contract_view_a(struct ig_contract *c, ig_x b);
 struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b);
 
+/* A convolution's channels-last input that can be read in place, with unit stride along the channels. */
+struct ig_contract_image {
+    int buffer;                    /* -1: not readable in place */
+    ig_x base;                     /* offset of the first element */
+    ig_dim image;                  /* between images */
+    ig_dim stride[INGOT_MAX_RANK]; /* along the spatial axes */
+};
+struct ig_contract_image ig_contract_view_image(struct ig_contract *c);
+
 /* Copies `rows` rows of A from first_row on to `buffer`, with row stride lda. */
 void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,
                         ig_x lda);

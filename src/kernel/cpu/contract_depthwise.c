@@ -1,5 +1,6 @@
 /*
- * Depthwise convolution, channels-last: every channel is a separate convolution, so vectors run along the channels.
+ * Depthwise convolution, channels-last: every channel is a separate convolution, so vectors run along the channels. The
+ * input may be some of the channels, or a part, of an image in memory.
  *
  * A tile is one row of one image's output over a chunk of channels. Kernel rows outside the image are skipped. Output
  * columns whose windows lie inside are done several at a time by the micro-kernel with all kernel columns; the few at
@@ -12,6 +13,9 @@ struct depthwise {
     struct ig_contract *c;
     struct ig_loops *k;
     struct ig_axis y, x;
+    struct ig_contract_image in;
+    ig_dim line;    /* between lines of the input */
+    int64_t column; /* between its columns */
     int64_t channels, chunk;
     int sums;
     ig_x image, row, first_channel, width; /* of the tile; width: its channels */
@@ -49,16 +53,15 @@ static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column,
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
     ig_x channels = num(s, s->channels), i, ch;
-    ig_x from = ig_x_add(k, ig_x_mul(k, s->image, dim(s, s->y.in)), y->from);
-    from = ig_x_add(k, ig_x_mul(k, from, dim(s, s->x.in)), x->from);
-    from = ig_x_add(k, ig_x_mul(k, from, channels), s->first_channel);
+    ig_x from = ig_x_add(k, s->in.base, ig_x_mul(k, s->image, dim(s, s->in.image)));
+    from = ig_x_add(k, from, ig_x_mul(k, y->from, dim(s, s->line)));
+    from = ig_x_add(k, ig_x_add(k, from, ig_x_mul(k, x->from, num(s, s->column))), s->first_channel);
     ig_x tap = ig_x_add(k, ig_x_mul(k, y->first, num(s, s->x.taps)), x->first);
     ig_x weight = ig_x_add(k, ig_x_mul(k, tap, channels), s->first_channel);
-    ig_x x_row = ig_x_mul(k, dim(s, s->x.in), num(s, s->channels * s->y.dilation));
-    struct ig_call_arg args[] = {{-1, count},          {c->lower.buffer_of[c->node.in[0]], from},
-                                 {-1, x_row},          {c->lower.buffer_of[c->node.in[1]], weight},
-                                 {s->sums, num(s, 0)}, {-1, y->count},
-                                 {-1, x->count},       {-1, s->width}};
+    ig_x x_row = ig_x_mul(k, dim(s, s->line), num(s, s->y.dilation));
+    struct ig_call_arg args[] = {
+        {-1, count},          {s->in.buffer, from}, {-1, x_row},    {c->lower.buffer_of[c->node.in[1]], weight},
+        {s->sums, num(s, 0)}, {-1, y->count},       {-1, x->count}, {-1, s->width}};
     ig_s_call(k, body, "depthwise", args, 8);
     struct ig_stmt *around = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), count, num(s, 1), &i);
     body = ig_s_for(k, around, IG_FOR_SIMD, num(s, 0), s->width, num(s, 1), &ch);
@@ -121,8 +124,8 @@ static void make_micro(struct depthwise *s) {
                              .half = ig_contract_half(ig_contract_in(s->c, 0)->dtype),
                              .rows = (2u << COLUMNS) - 2,
                              .nr = (int)s->chunk,
-                             .x_tap = s->x.dilation * s->channels,
-                             .x_column = s->x.stride * s->channels,
+                             .x_tap = s->x.dilation * s->column,
+                             .x_column = s->x.stride * s->column,
                              .w_row = s->x.taps * s->channels,
                              .w_tap = s->channels,
                              .kw = s->x.taps};
@@ -141,14 +144,18 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     if (!c->spatial || c->spatial > 2 || ig_contract_attr_int(c, IG_ATTR_packed) != 1) return false;
     if (c->groups == 1 || ig_contract_border(c) != 0) return false;
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
-    if (!ig_contract_can_convert(c, x->dtype) || w->dtype != x->dtype || !c->lower.is_input[c->node.in[0]])
-        return false;
+    if (!ig_contract_can_convert(c, x->dtype) || w->dtype != x->dtype) return false;
     if (!c->lower.is_input[c->node.in[1]] || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     struct depthwise s = {.c = c, .k = c->k};
     struct ig_dims *dims = s.k->dims;
     s.y = axis_of(&s, c->spatial == 2 ? 0 : -1);
     s.x = axis_of(&s, c->spatial - 1);
     s.channels = c->groups;
+    s.in = ig_contract_view_image(c);
+    if (s.in.buffer < 0) return false;
+    s.line = c->spatial == 2 ? s.in.stride[0] : constant(&s, 0);
+    s.column = ig_contract_const(c, s.in.stride[c->spatial - 1], 0);
+    if (s.column == 0) return false;
     int lanes = ig_micro_lanes(c->target, c->dtype);
     s.chunk = choose_chunk(&s, lanes);
     s.sums = ig_loops_local(s.k, c->dtype, COLUMNS * s.chunk, "sums");

@@ -111,6 +111,41 @@ struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b) {
     return view;
 }
 
+static struct ig_contract_image dense_image(struct ig_contract *c) {
+    const struct ig_type *x = ig_contract_in(c, 0);
+    struct ig_contract_image view = {.buffer = c->lower.buffer_of[c->node.in[0]], .base = ig_contract_int(c, 0)};
+    view.image = x->dim[c->spatial + 1];
+    for (int i = c->spatial - 1; i >= 0; i--) {
+        view.stride[i] = view.image;
+        view.image = ig_dim_mul(c->graph->dims, view.image, x->dim[i + 1]);
+    }
+    return view;
+}
+
+struct ig_contract_image ig_contract_view_image(struct ig_contract *c) {
+    const struct ig_type *x = ig_contract_in(c, 0);
+    struct ig_contract_image none = {.buffer = -1}, view;
+    ig_x at[INGOT_MAX_RANK], zero[INGOT_MAX_RANK], position;
+    ig_dim along[INGOT_MAX_RANK];
+    if (c->lower.is_input[c->node.in[0]]) return dense_image(c);
+    for (int i = 0; i < x->rank; i++) {
+        at[i] = probe(c, x->dim[i]);
+        zero[i] = ig_contract_int(c, 0);
+    }
+    view.buffer = loaded_from(c, ig_lower_value(&c->lower, c->node.in[0], at), &position);
+    if (view.buffer < 0 || c->k->buffers.at[view.buffer].dtype != x->dtype) return none;
+    for (int i = 0; i < x->rank; i++) {
+        if (!steps(c, position, at[i], &along[i])) return none;
+        along[i] = stride_along(c, x->dim[i], along[i]);
+    }
+    if (!is_one(c, along[x->rank - 1])) return none;
+    view.base = ig_x_substitute(c->k, position, at, zero, x->rank);
+    view.image = along[0];
+    for (int i = 0; i < c->spatial; i++)
+        view.stride[i] = along[i + 1];
+    return view;
+}
+
 /* ---- Copying rows of A ------------------------------------------------------------------------------------------- */
 
 static struct ig_stmt *loop(struct ig_contract *c, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,

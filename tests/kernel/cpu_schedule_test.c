@@ -1,0 +1,109 @@
+/* The CPU schedules where what they read, or the loops they make, decides which one it is and how fast. */
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "support/check/kernel_cases.h"
+#include "support/check/passes.h"
+
+static const struct ig_target cpu = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+
+static const struct ig_kernel *only_kernel(struct ig_job *job, void (*build)(struct ig_graph *, const void *),
+                                           const void *argument) {
+    struct ig_pass_options options = {.target = &cpu};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    build(g, argument);
+    g = passes_named(g, "pack fuse partition", &options);
+    assert_int_equal(g->regions.count, 1);
+    return ig_kernel_make(g, &g->regions.at[0], &cpu);
+}
+
+static void run_job(void (*body)(struct ig_job *, void *)) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, body, NULL, &error);
+    ig_job_deinit(&job);
+    if (status != INGOT_OK) fail_msg("%s", error.message);
+}
+
+/* ---- Depthwise convolutions of a part of an image ------------------------------------------------------------------------ */
+
+/* The convolution reads `channels` of `of`, and columns from `left` on of the image in memory, whose lines may be its columns,
+ * or every second one of its lines. */
+struct part {
+    int64_t images, height, width, channels, first, of, left, kernel, stride, dilation;
+    bool turned, flat, second;
+    const char *tactic;
+};
+
+static ig_value build_part(struct ig_graph *g, const struct part *p) {
+    const int64_t lines = p->height * (p->second ? 2 : 1);
+    const int64_t upright[4] = {p->images, lines, p->width + p->left, p->of};
+    const int64_t turned[4] = {p->images, p->width + p->left, lines, p->of};
+    const int64_t flat[3] = {p->images, lines * (p->width + p->left), p->of};
+    ig_value x =
+        p->flat ? input(g, "x", INGOT_F32, 3, flat) : input(g, "x", INGOT_F32, 4, p->turned ? turned : upright);
+    struct ig_type image = sized_type(g, INGOT_F32, 4, upright);
+    if (p->flat) x = ig_build_reshape(g, x, image.dim, 4);
+    if (p->turned) x = ig_build_transpose(g, x, (const int64_t[]){0, 2, 1, 3});
+    if (p->second) x = ig_build_slice_axis(g, x, 1, number(g, 0), number(g, p->height), 2);
+    x = ig_build_slice_axis(g, x, 2, number(g, p->left), number(g, p->width), 1);
+    return ig_build_slice_axis(g, x, 3, number(g, p->first), number(g, p->channels), 1);
+}
+
+static void build_deep(struct ig_graph *g, const void *argument) {
+    const struct part *p = argument;
+    const int64_t weights[4] = {p->channels, 1, p->kernel, p->kernel}, taps[2] = {p->kernel, p->kernel};
+    const int64_t strides[2] = {p->stride, p->stride}, dilations[2] = {p->dilation, p->dilation};
+    ig_dim border = number(g, p->kernel / 2 * p->dilation), borders[2] = {border, border};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2),
+                              ig_attr_of_ints(dilations, 2),
+                              ig_attr_of_dims(borders, 2),
+                              ig_attr_of_dims(borders, 2),
+                              ig_attr_of_int(p->channels),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(p->channels),
+                              ig_attr_of_ints(taps, 2),
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
+    ig_value in[2] = {build_part(g, p), random_constant(g, INGOT_F32, 4, weights, 3)};
+    ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none));
+}
+
+#define IMAGE(n, h, w, c, f, o, l, k, s, d) n, h, w, c, f, o, l, k, s, d
+static const struct part parts[] = {
+    {IMAGE(1, 9, 10, 24, 24, 72, 0, 3, 1, 1), .tactic = "depthwise"}, /* the second of three */
+    {IMAGE(2, 7, 12, 13, 5, 20, 3, 5, 2, 1), .tactic = "depthwise"},
+    {IMAGE(1, 8, 9, 16, 0, 16, 0, 3, 1, 2), .turned = true, .tactic = "depthwise"},
+    {IMAGE(-1, 6, 5, 9, 30, 40, 1, 3, 1, 1), .second = true, .tactic = "depthwise"},
+    {IMAGE(2, 6, 9, 200, 56, 256, 0, 7, 1, 1), .flat = true, .tactic = "depthwise"},
+    {IMAGE(0, 4, 4, 8, 8, 16, 0, 3, 1, 1), .tactic = "depthwise"},
+};
+
+static void check_part_tactics(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *tactic = only_kernel(job, build_deep, &parts[i])->tactic;
+        if (!strstr(tactic, parts[i].tactic)) fail_msg("part %zu: %s", i, tactic);
+    }
+}
+
+static void test_parts(void **state) {
+    static const int64_t sizes[4] = {3};
+    (void)state;
+    run_job(check_part_tactics);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int poison = 0; poison < 2; poison++)
+            add_named_case(build_deep, &parts[i], poison ? GRAPH_POISON : 0, sizes, "part %zu%s", i,
+                           poison ? ", poisoned" : "")
+                ->tolerance = 2e-6;
+    check_all();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
