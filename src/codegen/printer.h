@@ -167,6 +167,8 @@ const char *ig_code_var_name(struct ig_code_printer *p, int64_t var);
 /* "for (int64_t i = lo; i < hi; i += step) {" for the bounds given. */
 const char *ig_code_loop_head(struct ig_code_printer *p, const struct ig_stmt *s, const char *lo, const char *hi,
                               const char *step);
+/* "{ const int64_t i = lo;" */
+const char *ig_code_once_head(struct ig_code_printer *p, const struct ig_stmt *s, const char *lo);
 /* The accumulators from outside that a loop updates, one update each. */
 struct ig_code_reductions {
     IG_VEC(const struct ig_stmt *) updates;

@@ -211,3 +211,7 @@ const char *ig_code_loop_head(struct ig_code_printer *p, const struct ig_stmt *s
         return ig_format(p->job, "for (%s %s = %s; %s < %s; %s++) {", type, var, lo, var, hi, var);
     return ig_format(p->job, "for (%s %s = %s; %s < %s; %s += %s) {", type, var, lo, var, hi, var, step);
 }
+
+const char *ig_code_once_head(struct ig_code_printer *p, const struct ig_stmt *s, const char *lo) {
+    return ig_format(p->job, "{ const %s %s = %s;", var_type(p, s->var), ig_code_var_name(p, s->var), lo);
+}

@@ -378,6 +378,16 @@ static struct ig_stmt *append(struct ig_loops *k, struct ig_stmt *body, enum ig_
     return s;
 }
 
+static bool is_one_apart(struct ig_loops *k, ig_x lo, ig_x hi) {
+    struct ig_affine from, to;
+    ig_affine_of(k, lo, &from);
+    ig_affine_of(k, hi, &to);
+    bool same = from.count == to.count;
+    for (int i = 0; same && i < to.count; i++)
+        same = from.term[i].atom == to.term[i].atom && from.term[i].factor == to.term[i].factor;
+    return same && ig_dim_sub(k->dims, to.constant, from.constant) == ig_dim_const(k->dims, 1);
+}
+
 struct ig_stmt *ig_s_for(struct ig_loops *k, struct ig_stmt *body, enum ig_for_kind kind, ig_x lo, ig_x hi, ig_x step,
                          ig_x *out_var) {
     struct ig_loop_var var = {0};
@@ -391,6 +401,7 @@ struct ig_stmt *ig_s_for(struct ig_loops *k, struct ig_stmt *body, enum ig_for_k
     s->lo = lo;
     s->hi = hi;
     s->step = step;
+    s->once = kind == IG_FOR_SERIAL && is_one_apart(k, lo, hi);
     *out_var = ig_x_var(k, s->var);
     return s;
 }

@@ -122,6 +122,7 @@ struct ig_stmt {
     enum ig_for_kind for_kind;
     int var;                        /* FOR: loop variable; ACC, UPDATE: accumulator */
     ig_x lo, hi, step;              /* FOR */
+    bool once;                      /* SERIAL: runs exactly once */
     int lanes;                      /* TEAM: threads per team, a power of two up to 32 that divides those of a block */
     int buffer;                     /* STORE */
     ig_x index, value;              /* STORE; value: also ACC, UPDATE, and IF's condition */

@@ -1,6 +1,7 @@
 /* The CPU schedules where what they read, or the loops they make, decides which one it is and how fast. */
 #include <string.h>
 
+#include "codegen/c/print.h"
 #include "kernel/kernel.h"
 #include "support/check/kernel_cases.h"
 #include "support/check/passes.h"
@@ -103,7 +104,33 @@ static void test_parts(void **state) {
     check_all();
 }
 
+/* ---- Loops that run once -------------------------------------------------------------------------------------------------- */
+
+static void build_long_softmax(struct ig_graph *g, const void *argument) {
+    const int64_t *sizes = argument, axes[1] = {1};
+    ig_value x = input(g, "x", INGOT_F32, 2, sizes);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, ig_build_reduce(g, IG_OP_reduce_max, x, axes, 1)));
+    ig_build_output(g, "y", ig_map2(g, IG_OP_div, e, ig_build_reduce(g, IG_OP_reduce_sum, e, axes, 1)));
+}
+
+/* Of a tile that is one row no loop is made: gcc would not vectorise those within it. */
+static void check_once(struct ig_job *job, void *argument) {
+    (void)argument;
+    const char *one =
+        ig_c_kernel(job, only_kernel(job, build_long_softmax, (const int64_t[]){50, 3000}), "kernel", &cpu);
+    const char *some =
+        ig_c_kernel(job, only_kernel(job, build_long_softmax, (const int64_t[]){50, 30}), "kernel", &cpu);
+    assert_null(strstr(one, "for (int64_t row"));
+    assert_non_null(strstr(one, "{ const int64_t row"));
+    assert_non_null(strstr(some, "for (int64_t row"));
+}
+
+static void test_once(void **state) {
+    (void)state;
+    run_job(check_once);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,10 @@ static void print_simd_pragma(struct ig_code_printer *p, const struct ig_code_re
 
 static const char *loop_head(struct ig_code_printer *p, const struct ig_stmt *s) {
     if (s->for_kind == IG_FOR_TILE) return ig_code_loop_head(p, s, "begin", "end", "1");
-    const char *lo = ig_code_text_of(p, s->lo, IG_CODE_SELECT), *hi = ig_code_text_of(p, s->hi, IG_CODE_ADD);
+    const char *lo = ig_code_text_of(p, s->lo, IG_CODE_SELECT);
+    /* gcc undoes such a loop itself, but then no longer vectorises those within it that are marked for it. */
+    if (s->once) return ig_code_once_head(p, s, lo);
+    const char *hi = ig_code_text_of(p, s->hi, IG_CODE_ADD);
     return ig_code_loop_head(p, s, lo, hi, s->step == IG_NO_X ? "1" : ig_code_text_of(p, s->step, IG_CODE_SELECT));
 }
 
