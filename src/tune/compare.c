@@ -7,23 +7,27 @@
  */
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/narrow.h"
 #include "base/text.h"
 #include "ir/eval/eval.h"
 #include "tune/subject.h"
 
 enum { STRETCH = 1024 };
 
-static bool rounds_products(const struct ig_subject *s) {
+/* What products may be off by, as a share of the largest. Sums as the tensor cores add up floats of 8 bits: docs/quantisation.md. */
+static double of_products(const struct ig_subject *s) {
     const struct ig_node *anchor = &s->graph->nodes.at[s->region->anchor];
-    if (anchor->op != IG_OP_matmul && anchor->op != IG_OP_conv) return false;
-    return ig_attr_int(s->graph, anchor, IG_ATTR_math) == IG_MATH_TF32;
+    if (anchor->op != IG_OP_matmul && anchor->op != IG_OP_conv) return 0;
+    int64_t math = ig_attr_int(s->graph, anchor, IG_ATTR_math);
+    return math == IG_MATH_TF32 ? 4e-3 : math == IG_MATH_FAST ? 2e-2 : 0;
 }
 
 /* The narrowest type among inputs and outputs determines the tolerance. */
 static double tolerance(const struct ig_subject *s) {
-    double most = rounds_products(s) ? 4e-3 : 1e-9;
+    double products = of_products(s), most = products > 0 ? products : 1e-9;
     for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++) {
         enum ingot_dtype dtype = i < s->n_inputs ? s->inputs[i].dtype : s->outputs[i - s->n_inputs].dtype;
         double own = dtype == INGOT_F32 ? 2e-4 : dtype == INGOT_F16 ? 4e-3 : dtype == INGOT_BF16 ? 3e-2 : 0;
@@ -117,6 +121,31 @@ static int64_t find_wrong(enum ingot_dtype dtype, const void *expected, const vo
     return -1;
 }
 
+/* Of floats of 8 and 4 bits: neighbours, or numbers as near as `allowed`. */
+static bool is_near(enum ingot_dtype dtype, uint8_t expected, uint8_t got, double allowed) {
+    double e = (double)ig_narrow_to_f32(dtype, expected), x = (double)ig_narrow_to_f32(dtype, got);
+    int sign = dtype == INGOT_F8E8M0 ? 0 : 1 << (ig_narrow_bits(dtype) - 1);
+    int at = expected & sign ? -(expected & ~sign) : expected, found = got & sign ? -(got & ~sign) : got;
+    if (isnan(e) || isnan(x)) return isnan(e) && isnan(x);
+    return abs(at - found) <= 1 || fabs(x - e) <= allowed;
+}
+
+static const char *compare_narrow(const struct ig_subject *s, const struct ingot_tensor *t, const uint8_t *expected,
+                                  const uint8_t *got) {
+    int64_t count = ingot_tensor_elements(t);
+    double largest = 0, allowed = tolerance(s);
+    for (int64_t i = 0; i < count; i++) {
+        double e = fabs((double)ig_narrow_to_f32(t->dtype, expected[i]));
+        if (isfinite(e) && e > largest) largest = e;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (is_near(t->dtype, expected[i], got[i], allowed * largest)) continue;
+        return ig_format(s->job, "element %lld is %g instead of %g", (long long)i,
+                         (double)ig_narrow_to_f32(t->dtype, got[i]), (double)ig_narrow_to_f32(t->dtype, expected[i]));
+    }
+    return NULL;
+}
+
 static int stretch_at(int64_t first, int64_t count) {
     return count - first < STRETCH ? (int)(count - first) : STRETCH;
 }
@@ -141,6 +170,7 @@ static const char *compare_floats(const struct ig_subject *s, const struct ingot
 const char *ig_subject_compare(const struct ig_subject *s, uint32_t output, const void *expected, const void *got) {
     const struct ingot_tensor *t = &s->outputs[output];
     if (ig_dtype_is_float(t->dtype)) return compare_floats(s, t, expected, got);
+    if (ig_narrow_is_float(t->dtype)) return compare_narrow(s, t, expected, got);
     int64_t count = ingot_tensor_elements(t), allowed = t->dtype != INGOT_BOOL && has_float(s) ? 1 : 0;
     for (int64_t i = 0; i < count; i++) {
         int64_t e = ig_load_i64(t->dtype, expected, i), x = ig_load_i64(t->dtype, got, i);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/narrow.h"
 #include "base/text.h"
 #include "ir/build.h"
 #include "ir/eval/eval.h"
@@ -127,8 +128,11 @@ static void fill_random(struct filling *f, const struct ingot_tensor *t, double 
     int64_t count = ingot_tensor_elements(t);
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = random_bits(f);
+        double number = range * ((double)bits / (1 << 23) - 1);
         if (ig_dtype_is_float(t->dtype)) {
-            ig_store_f64(t->dtype, t->data, i, range * ((double)bits / (1 << 23) - 1));
+            ig_store_f64(t->dtype, t->data, i, number);
+        } else if (ig_narrow_is_float(t->dtype)) { /* any byte would be NaN now and then, and so most sums */
+            ((uint8_t *)t->data)[i] = ig_f64_to_narrow(t->dtype, 4 * number, true);
         } else if (t->dtype == INGOT_BOOL) {
             ig_store_i64(t->dtype, t->data, i, bits & 1);
         } else if (ingot_dtype_size(t->dtype) == 1) {

@@ -24,7 +24,7 @@ struct ig_subject {
 const char *ig_subject_shapes(struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *sizes);
 
 /* Extracts the region and fills its inputs: constants of moderate size with their values; floats from a seed, weights
- * in -0.05 … 0.05 and all others in -1 … 1; indices within their bounds. */
+ * in -0.05 … 0.05 and all others in -1 … 1; those of 8 and 4 bits in -4 … 4; indices within their bounds. */
 struct ig_subject *ig_subject_create(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_sizes *sizes);
 /* Frees the inputs before the job ends. */
@@ -34,8 +34,8 @@ void ig_subject_destroy(struct ig_subject *subject);
 void ig_subject_evaluate(const struct ig_subject *subject, struct ingot_tensor *out_outputs);
 
 /* Compares one output with the expected one: NULL if it is right, else a description of the error. Tolerances, relative
- * to the largest magnitude: f32 2e-4 (rounded products: 4e-3), f16 4e-3, bf16 3e-2, f64 1e-9; integers rounded from
- * floats may differ by one, all others must be equal. */
+ * to the largest magnitude: f32 2e-4 (rounded products: 4e-3, fast sums: 2e-2), f16 4e-3, bf16 3e-2, f64 1e-9; floats of 8
+ * and 4 bits may also be neighbours; integers rounded from floats may differ by one, all others must be equal. */
 const char *ig_subject_compare(const struct ig_subject *subject, uint32_t output, const void *expected,
                                const void *got);
 

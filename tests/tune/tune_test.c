@@ -362,6 +362,29 @@ static void test_comparing(void **state) {
     with_fixture(compare_results);
 }
 
+/* Floats of 8 bits: neighbours are as good, whatever their sign, and small differences beside the largest. */
+static void compare_narrow(struct fixture *f) {
+    static const struct {
+        uint8_t expected, got;
+        bool same;
+    } cases[] = {{0x40, 0x40, true},  {0x40, 0x41, true}, {0x40, 0x42, false}, {0xc0, 0xc1, true},
+                 {0xc0, 0xc2, false}, {0x00, 0x80, true}, {0x01, 0x80, true},  {0x01, 0x82, true},
+                 {0x40, 0xc0, false}, {0x7f, 0xff, true}, {0x7f, 0x7e, false}, {0x7e, 0x7f, false},
+                 {0x76, 0x78, false}, {0xfe, 0xfd, true}};
+    struct ig_subject *s = ig_subject_create(f->graph, f->region, &f->options.sizes);
+    s->outputs[0] = (struct ingot_tensor){.dtype = INGOT_F8E4M3FN, .rank = 1, .dims = {2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint8_t wanted[] = {0x78, cases[i].expected}, found[] = {0x78, cases[i].got};
+        const char *wrong = ig_subject_compare(s, 0, wanted, found);
+        if (!wrong != cases[i].same) fail_msg("%x and %x: %s", wanted[1], found[1], wrong ? wrong : "the same");
+    }
+    ig_subject_destroy(s);
+}
+
+static void test_comparing_narrow(void **state) {
+    with_fixture(compare_narrow);
+}
+
 /* ---- No time, no device ------------------------------------------------------------------------------------------------- */
 
 static void run_out_of_time(struct fixture *f) {
@@ -644,12 +667,12 @@ static void test_builds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choose_fastest),  cmocka_unit_test(test_measure_missing),
-        cmocka_unit_test(test_reject_all),      cmocka_unit_test(test_comparing),
-        cmocka_unit_test(test_no_time),         cmocka_unit_test(test_little_time),
-        cmocka_unit_test(test_no_device),       cmocka_unit_test(test_cache_texts),
-        cmocka_unit_test(test_malformed_texts), cmocka_unit_test(test_mutated_texts),
-        cmocka_unit_test(test_builds),
+        cmocka_unit_test(test_choose_fastest),   cmocka_unit_test(test_measure_missing),
+        cmocka_unit_test(test_reject_all),       cmocka_unit_test(test_comparing),
+        cmocka_unit_test(test_comparing_narrow), cmocka_unit_test(test_no_time),
+        cmocka_unit_test(test_little_time),      cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_cache_texts),      cmocka_unit_test(test_malformed_texts),
+        cmocka_unit_test(test_mutated_texts),    cmocka_unit_test(test_builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
