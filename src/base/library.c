@@ -25,28 +25,64 @@ uint32_t ig_library_size_count(const struct ig_library_call *c) {
     return c->operation == IG_LIBRARY_CONVOLUTION ? IG_LIBRARY_CONV_SIZES : IG_LIBRARY_SIZES;
 }
 
+static bool is_half(uint32_t type) {
+    return type == INGOT_F16 || type == INGOT_BF16;
+}
+
+static bool is_f8(uint32_t type) {
+    return type == INGOT_F8E4M3FN || type == INGOT_F8E5M2;
+}
+
+bool ig_library_is_integer(const struct ig_library_call *c) {
+    return c->a_type == INGOT_I8;
+}
+
+bool ig_library_is_float8(const struct ig_library_call *c) {
+    return is_f8(c->a_type);
+}
+
+/* Of the types that only cuBLASLt multiplies. */
+static const char *narrow_error(const struct ig_library_call *c) {
+    bool integer = ig_library_is_integer(c), summand = c->addend != IG_LIBRARY_NO_OPERAND,
+         bias = c->bias != IG_LIBRARY_NO_OPERAND;
+    bool same =
+        integer ? c->b_type == INGOT_I8 : is_f8(c->b_type) && (c->a_type != INGOT_F8E5M2 || c->b_type != INGOT_F8E5M2);
+    if (c->library != IG_LIBRARY_CUBLASLT || !same) return "operands of a type that the library does not multiply";
+    if (integer ? c->out_type != INGOT_I32 : c->out_type != INGOT_F32 && !is_half(c->out_type))
+        return "results of a type that does not fit the operands'";
+    if (c->a_across || !c->b_along) return "matrices that do not lie along the depth";
+    if (integer &&
+        (summand || bias || c->activation || c->scale != 1 || c->factor != IG_LIBRARY_NO_OPERAND || c->rounded))
+        return "sums of integers that are not left as they are";
+    return bias && c->out_type == INGOT_F32 ? "a bias of a type that the library does not add" : NULL;
+}
+
 const char *ig_library_call_error(const struct ig_library_call *c) {
-    bool half = c->in_type == INGOT_F16 || c->in_type == INGOT_BF16;
+    bool half = is_half(c->a_type), narrow = ig_library_is_integer(c) || ig_library_is_float8(c);
+    bool scaled = c->scale != 1 || c->factor != IG_LIBRARY_NO_OPERAND;
     if (c->library >= IG_LIBRARY_COUNT) return "an unknown library";
     if (c->operation != libraries[c->library].operation) return "an operation that is not the library's";
     if (c->choice >= IG_LIBRARY_MOST_CHOICES) return "an unknown choice";
-    if (!half && c->in_type != INGOT_F32) return "operands of a type that the library does not multiply";
-    if (c->out_type != INGOT_F32 && c->out_type != c->in_type)
+    if (!narrow && ((!half && c->a_type != INGOT_F32) || c->b_type != c->a_type))
+        return "operands of a type that the library does not multiply";
+    if (!narrow && c->out_type != INGOT_F32 && c->out_type != c->a_type)
         return "results of a type that does not fit the operands'";
     if (c->rounded > 1 || (c->rounded && half)) return "operands that cannot be rounded";
+    if (scaled && c->operation != IG_LIBRARY_PRODUCT) return "a scale that the library does not know";
+    if (c->factor != IG_LIBRARY_NO_OPERAND && !narrow) return "a factor that the library does not read";
     uint32_t most = c->operation == IG_LIBRARY_PRODUCT;
     if (c->a_across > most || c->b_along > most) return "matrices that lie in no known way";
     if (c->activation >= libraries[c->library].n_activations) return "an activation that the library does not know";
-    return NULL;
+    return narrow ? narrow_error(c) : NULL;
 }
 
 const char *ig_library_use_error(const struct ig_library_call *c, uint32_t n_operands, uint32_t n_sizes) {
-    const uint32_t needed[] = {c->a, c->b, c->out}, optional[] = {c->addend, c->bias};
+    const uint32_t needed[] = {c->a, c->b, c->out}, optional[] = {c->addend, c->bias, c->factor};
     if (n_sizes != ig_library_size_count(c)) return "a wrong number of sizes";
     for (int i = 0; i < 3; i++) {
         if (needed[i] >= n_operands) return "an operand that is not there";
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         if (optional[i] != IG_LIBRARY_NO_OPERAND && optional[i] >= n_operands) return "an operand that is not there";
     }
     return NULL;
@@ -104,8 +140,8 @@ static const char *convolution_error(const struct ig_library_call *c, const int6
         return "channels that its groups do not divide";
     if (!is_right_axis(z, 0) || !is_right_axis(z, 1)) return "results that its windows do not make";
     per_group[IG_LIBRARY_CHANNELS] /= groups;
-    if (!fits(z, in, 4, bytes[c->a], c->in_type)) return "images that are larger than their operand";
-    if (!fits(per_group, filters, 4, bytes[c->b], c->in_type)) return "filters that are larger than their operand";
+    if (!fits(z, in, 4, bytes[c->a], c->a_type)) return "images that are larger than their operand";
+    if (!fits(per_group, filters, 4, bytes[c->b], c->b_type)) return "filters that are larger than their operand";
     if (!fits(z, out, 4, bytes[c->out], c->out_type) ||
         (c->addend != IG_LIBRARY_NO_OPERAND && !fits(z, out, 4, bytes[c->addend], c->out_type)))
         return "results that are larger than their operand";
@@ -133,9 +169,9 @@ static const char *product_error(const struct ig_library_call *c, const int64_t 
     int64_t b_lines = c->b_along ? columns : depth, b_length = c->b_along ? depth : columns;
     if (z[IG_LIBRARY_A_LD] < a_length || z[IG_LIBRARY_B_LD] < b_length) return "lines that overlap";
     if (!is_inside(z[IG_LIBRARY_A_OFFSET], batch, z[IG_LIBRARY_A_STEP], a_lines, z[IG_LIBRARY_A_LD], a_length,
-                   bytes[c->a], c->in_type) ||
+                   bytes[c->a], c->a_type) ||
         !is_inside(z[IG_LIBRARY_B_OFFSET], batch, z[IG_LIBRARY_B_STEP], b_lines, z[IG_LIBRARY_B_LD], b_length,
-                   bytes[c->b], c->in_type))
+                   bytes[c->b], c->b_type))
         return "a matrix that is larger than its operand";
     const uint32_t dense[] = {c->out, c->addend};
     for (int i = 0; i < 2; i++) {
@@ -145,6 +181,7 @@ static const char *product_error(const struct ig_library_call *c, const int64_t 
     }
     if (c->bias != IG_LIBRARY_NO_OPERAND && !is_inside(0, 1, 0, 1, columns, columns, bytes[c->bias], c->out_type))
         return "a bias that is larger than its operand";
+    if (c->factor != IG_LIBRARY_NO_OPERAND && bytes[c->factor] < sizeof(float)) return "a factor that is not there";
     return NULL;
 }
 

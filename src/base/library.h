@@ -3,13 +3,14 @@
  *
  * There are two operations. cuBLASLt does the matrix product with its epilogue,
  *
- *     out[b] = activation(A[b] B[b] + addend[b] + bias)
+ *     out[b] = activation(scale factor (A[b] B[b]) + addend[b] + bias)
  *
  * with rows x columns results for each of `batch` pairs of matrices. A has a line of `depth` elements per row or,
  * transposed, a line of `rows` elements per element of the depth; B has a line of `columns` elements per element of the
  * depth or, transposed, a line of `depth` elements per column. Lines are `ld` elements apart, matrices `step`; the
  * first matrix begins `offset` elements into its operand. Out and the addend are dense. The bias has one element per
- * column.
+ * column, the factor is one number. Products of bytes are sums in i32 and nothing else. Matrices of bytes and of floats of 8 bits
+ * have their lines along the depth.
  *
  * cuDNN does the convolution over two axes with its epilogue,
  *
@@ -44,12 +45,18 @@ enum ig_library_activation {
 /* A record of the engine file. */
 struct ig_library_call {
     uint32_t library, operation;
-    uint32_t choice;            /* rank among the library's algorithms, from 0; past the last: the last */
-    uint32_t a, b, out;         /* operand numbers */
-    uint32_t addend, bias;      /* or IG_LIBRARY_NO_OPERAND */
-    uint32_t in_type;           /* of A and B: f32, f16 or bf16 */
-    uint32_t out_type;          /* of out, addend and bias: f32 or in_type */
-    uint32_t rounded;           /* 1: f32 operands may be rounded to tf32 */
+    uint32_t choice;       /* rank among the library's algorithms, from 0; past the last: the last */
+    uint32_t a, b, out;    /* operand numbers */
+    uint32_t addend, bias; /* or IG_LIBRARY_NO_OPERAND */
+    uint32_t factor;       /* an f32 in memory, for floats of 8 bits; or IG_LIBRARY_NO_OPERAND */
+    float scale;           /* 1: none. For floats by cuBLASLt */
+    uint32_t a_type,
+        b_type; /* f32, f16 or bf16, the same for both; for cuBLASLt also i8, or floats of 8 bits in any mix but
+                                 * two f8e5m2 */
+    uint32_t
+        out_type; /* of out, addend and bias: f32 or a_type; of integers i32, of floats of 8 bits f32, f16 or bf16 */
+    uint32_t
+        rounded; /* 1: f32 operands may be rounded to tf32; sums of floats of 8 bits be those of the tensor cores */
     uint32_t a_across, b_along; /* 1: transposed, see above; 0 for convolutions */
     uint32_t activation;
 };
@@ -90,6 +97,9 @@ enum ig_library_conv_size {
 const char *ig_library_name(uint32_t library);
 const char *ig_library_files(uint32_t library);
 
+/* Does it multiply bytes, or floats of 8 bits? Of valid calls. */
+bool ig_library_is_integer(const struct ig_library_call *call);
+bool ig_library_is_float8(const struct ig_library_call *call);
 /* The number of sizes of a call. */
 uint32_t ig_library_size_count(const struct ig_library_call *call);
 /* NULL if the description is valid, else what is wrong with it. */

@@ -259,10 +259,13 @@ static void put_refusals(struct ig_text *t, const struct ig_kernel_set *set, con
 /* What is shown for a library call instead of a source. */
 static const char *call_text(struct ig_job *job, const struct ig_library_call *c) {
     static const char *const activations[] = {"", ", relu", ", gelu"};
-    const char *in = c->rounded ? "tf32" : ingot_dtype_name((enum ingot_dtype)c->in_type);
-    return ig_format(job, "/* %s: %s%s %s %s%s -> %s%s%s%s */\n", ig_library_name(c->library), in,
-                     c->a_across ? " transposed" : "", c->operation == IG_LIBRARY_CONVOLUTION ? "convolved by" : "x",
-                     in, c->b_along ? " transposed" : "", ingot_dtype_name((enum ingot_dtype)c->out_type),
+    bool rounded = c->rounded && c->a_type == INGOT_F32, scaled = c->scale != 1 || c->factor != IG_LIBRARY_NO_OPERAND;
+    const char *a = rounded ? "tf32" : ingot_dtype_name((enum ingot_dtype)c->a_type);
+    const char *b = rounded ? a : ingot_dtype_name((enum ingot_dtype)c->b_type);
+    return ig_format(job, "/* %s: %s%s %s %s%s -> %s%s%s%s%s%s */\n", ig_library_name(c->library), a,
+                     c->a_across ? " transposed" : "", c->operation == IG_LIBRARY_CONVOLUTION ? "convolved by" : "x", b,
+                     c->b_along ? " transposed" : "", ingot_dtype_name((enum ingot_dtype)c->out_type),
+                     c->rounded && !rounded ? ", fast sums" : "", scaled ? ", scaled" : "",
                      c->addend != IG_LIBRARY_NO_OPERAND ? ", sum" : "",
                      c->bias != IG_LIBRARY_NO_OPERAND ? ", bias" : "", activations[c->activation]);
 }

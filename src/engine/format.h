@@ -26,7 +26,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 16u
+#define IG_ENGINE_FORMAT 17u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
@@ -108,7 +108,7 @@ _Static_assert(sizeof(struct ig_plan_demand) == 16 + 4 * IG_UNIT_COUNT, "no padd
 _Static_assert(sizeof(struct ig_plan_run) == 20, "no padding in records");
 _Static_assert(sizeof(struct ig_weight_entry) == 32, "no padding in records");
 _Static_assert(sizeof(struct ig_initializer_entry) == 48 + 8 * INGOT_MAX_RANK, "no padding in records");
-_Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 68, "no padding in records");
 
 /* The first valid offset after `end` for a part; false if it does not fit in 64 bits. */
 bool ig_part_place(enum ig_part part, uint64_t end, uint64_t *out_offset);

@@ -19,7 +19,10 @@ static void plain_call(struct library_fixture *f) {
                                        .out = OUT,
                                        .addend = IG_LIBRARY_NO_OPERAND,
                                        .bias = IG_LIBRARY_NO_OPERAND,
-                                       .in_type = INGOT_F32,
+                                       .factor = IG_LIBRARY_NO_OPERAND,
+                                       .scale = 1,
+                                       .a_type = INGOT_F32,
+                                       .b_type = INGOT_F32,
                                        .out_type = INGOT_F32,
                                        .rounded = 1};
     static const int64_t sizes[] = {2, 4, 6, 1, 5, 6, 4, 6, 3, 2, 1, 1, 1, 1, 1, 0, 0, 1};

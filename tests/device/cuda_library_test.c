@@ -3,9 +3,11 @@
 
 #include <string.h>
 
+#include "base/narrow.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "fake_cublaslt/fake_cublaslt.h"
+#include "ir/eval/eval.h"
 #include "support/device/library_fixture.h"
 
 enum { A, B, OUT, ADDEND, BIAS };
@@ -19,7 +21,10 @@ static void plain_call(struct library_fixture *f) {
                                        .out = OUT,
                                        .addend = IG_LIBRARY_NO_OPERAND,
                                        .bias = IG_LIBRARY_NO_OPERAND,
-                                       .in_type = INGOT_F32,
+                                       .factor = IG_LIBRARY_NO_OPERAND,
+                                       .scale = 1,
+                                       .a_type = INGOT_F32,
+                                       .b_type = INGOT_F32,
                                        .out_type = INGOT_F32};
     static const int64_t sizes[IG_LIBRARY_SIZES] = {BATCH,        ROWS, COLUMNS, DEPTH,           DEPTH,
                                                     ROWS * DEPTH, 0,    COLUMNS, DEPTH * COLUMNS, 0};
@@ -87,6 +92,69 @@ static void finishes_what_follows(void **state) {
     assert_int_equal(f.lt->epilogue, CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS);
     assert_int_equal(f.lt->compute, CUBLAS_COMPUTE_32F_FAST_TF32);
     library_end(&f);
+}
+
+/* Bytes, whose sums in i32 are exact, or floats of 8 bits: lines of 16 along the depth, and 16 columns. */
+static void begin_narrow(struct library_fixture *f, enum ingot_dtype a, enum ingot_dtype b, enum ingot_dtype out) {
+    enum { NARROW = 16 };
+    begin(f);
+    f->call.a_type = a, f->call.b_type = b, f->call.out_type = out;
+    f->call.b_along = 1;
+    static const int64_t sizes[IG_LIBRARY_SIZES] = {BATCH,         ROWS, NARROW, NARROW,          NARROW,
+                                                    ROWS * NARROW, 0,    NARROW, NARROW * NARROW, NARROW};
+    memcpy(f->sizes, sizes, sizeof sizes);
+    for (int k = 0; k < LIBRARY_MOST; k++) {
+        /* of floats: 1 or -1, and small ones, whose sums f16 has */
+        ((int8_t *)f->operands[A])[k] = (int8_t)(a == INGOT_I8 ? k * 37 : 0x38 + (k % 3 ? 0 : 0x80));
+        ((int8_t *)f->operands[B])[k] = (int8_t)(a == INGOT_I8 ? k * 59 - 128 : 0x3c + k % 3);
+    }
+}
+
+static double narrow_at(const struct library_fixture *f, int operand, uint32_t dtype, int64_t i) {
+    const void *data = f->operands[operand];
+    bool coded = ig_narrow_is_float((enum ingot_dtype)dtype);
+    return coded ? (double)ig_narrow_to_f32((enum ingot_dtype)dtype, ((const uint8_t *)data)[i])
+                 : ig_load_f64((enum ingot_dtype)dtype, data, i);
+}
+
+static double narrow_sum(const struct library_fixture *f, int64_t i) {
+    const int64_t *z = f->sizes;
+    int64_t columns = z[IG_LIBRARY_COLUMNS], row = i / columns % ROWS, column = i % columns, batch = i / columns / ROWS;
+    int64_t a = batch * z[IG_LIBRARY_A_STEP] + row * z[IG_LIBRARY_A_LD];
+    int64_t b = z[IG_LIBRARY_B_OFFSET] + batch * z[IG_LIBRARY_B_STEP] + column * z[IG_LIBRARY_B_LD];
+    double sum = 0;
+    for (int64_t k = 0; k < z[IG_LIBRARY_DEPTH]; k++)
+        sum += narrow_at(f, A, f->call.a_type, a + k) * narrow_at(f, B, f->call.b_type, b + k);
+    return sum;
+}
+
+static void multiplies_bytes(void **state) {
+    struct library_fixture f;
+    begin_narrow(&f, INGOT_I8, INGOT_I8, INGOT_I32);
+    assert_null(ig_library_call_error(&f.call));
+    assert_int_equal(library_launch(&f), INGOT_OK);
+    for (int64_t i = 0; i < BATCH * ROWS * f.sizes[IG_LIBRARY_COLUMNS]; i++)
+        assert_true(narrow_at(&f, OUT, INGOT_I32, i) == narrow_sum(&f, i));
+    assert_int_equal(f.lt->compute, CUBLAS_COMPUTE_32I);
+    library_end(&f);
+}
+
+static void multiplies_floats_of_8_bits(void **state) {
+    struct library_fixture f;
+    for (int fast = 0; fast < 2; fast++) {
+        begin_narrow(&f, INGOT_F8E4M3FN, fast ? INGOT_F8E5M2 : INGOT_F8E4M3FN, fast ? INGOT_F32 : INGOT_F16);
+        f.call.rounded = (uint32_t)fast;
+        f.call.scale = 0.5F;
+        f.call.factor = BIAS;
+        ((float *)f.operands[BIAS])[0] = 0.25F;
+        assert_null(ig_library_call_error(&f.call));
+        assert_int_equal(library_launch(&f), INGOT_OK);
+        for (int64_t i = 0; i < BATCH * ROWS * f.sizes[IG_LIBRARY_COLUMNS]; i++)
+            assert_true(narrow_at(&f, OUT, f.call.out_type, i) == narrow_sum(&f, i) / 8);
+        assert_int_equal(f.lt->fast, fast);
+        assert_int_equal(f.lt->compute, CUBLAS_COMPUTE_32F);
+        library_end(&f);
+    }
 }
 
 static void does_nothing_for_nothing(void **state) {
@@ -261,17 +329,61 @@ static void checks_descriptions(void **state) {
     struct ig_library_call bad[] = {good, good, good, good, good, good, good, good};
     bad[0].library = IG_LIBRARY_COUNT;
     bad[1].choice = IG_LIBRARY_MOST_CHOICES;
-    bad[2].in_type = INGOT_F64;
+    bad[2].a_type = bad[2].b_type = INGOT_F64;
     bad[3].out_type = INGOT_F16;
     bad[4].rounded = 2;
     bad[5].a_across = 2;
     bad[6].activation = IG_LIBRARY_ACTIVATION_COUNT;
-    bad[7].in_type = INGOT_F16, bad[7].rounded = 1;
+    bad[7].a_type = bad[7].b_type = INGOT_F16, bad[7].rounded = 1;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_non_null(ig_library_call_error(&bad[i]));
     bad[0] = good;
     bad[0].bias = 3;
     assert_non_null(ig_library_use_error(&bad[0], 3, IG_LIBRARY_SIZES));
+    bad[0] = good;
+    bad[0].factor = BIAS;
+    assert_non_null(ig_library_call_error(&bad[0]));
+    bad[0].a_type = bad[0].b_type = INGOT_F8E4M3FN, bad[0].b_along = 1;
+    assert_null(ig_library_call_error(&bad[0]));
+    assert_non_null(ig_library_use_error(&bad[0], BIAS, IG_LIBRARY_SIZES));
+    const size_t bytes[LIBRARY_OPERANDS] = {4096, 4096, 4096, 4096, 3};
+    f.sizes[IG_LIBRARY_B_LD] = DEPTH;
+    assert_string_equal(ig_library_sizes_error(&bad[0], f.sizes, bytes), "a factor that is not there");
+}
+
+/* Of the types of 8 bits. */
+static void checks_narrow_descriptions(void **state) {
+    struct library_fixture f = {0};
+    plain_call(&f);
+    struct ig_library_call bytes = f.call, floats = f.call;
+    bytes.a_type = bytes.b_type = INGOT_I8, bytes.out_type = INGOT_I32, bytes.b_along = 1;
+    floats.a_type = floats.b_type = INGOT_F8E4M3FN, floats.out_type = INGOT_F16, floats.b_along = 1;
+    assert_null(ig_library_call_error(&bytes));
+    assert_null(ig_library_call_error(&floats));
+    enum { EACH = 9 };
+    struct ig_library_call bad[2 * EACH];
+    for (int i = 0; i < EACH; i++)
+        bad[i] = bytes, bad[EACH + i] = floats;
+    bad[0].b_type = INGOT_U8;
+    bad[1].out_type = INGOT_F32;
+    bad[2].b_along = 0;
+    bad[3].a_across = 1;
+    bad[4].bias = BIAS;
+    bad[5].addend = ADDEND;
+    bad[6].scale = 0.5F;
+    bad[7].activation = IG_LIBRARY_RELU;
+    bad[8].rounded = 1;
+    bad[9].b_type = INGOT_F16;
+    bad[10].a_type = bad[10].b_type = INGOT_F8E5M2;
+    bad[11].out_type = INGOT_F8E4M3FN;
+    bad[12].b_along = 0;
+    bad[13].a_across = 1;
+    bad[14].bias = BIAS, bad[14].out_type = INGOT_F32;
+    bad[15].library = IG_LIBRARY_CUDNN, bad[15].operation = IG_LIBRARY_CONVOLUTION;
+    bad[16].b_type = INGOT_F8E4M3FNUZ;
+    bad[17].rounded = 2;
+    for (int i = 0; i < 2 * EACH; i++)
+        assert_non_null(ig_library_call_error(&bad[i]));
 }
 
 static void checks_sizes(void **state) {
@@ -308,6 +420,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(multiplies_in_all_layouts),
         cmocka_unit_test(finishes_what_follows),
+        cmocka_unit_test(multiplies_bytes),
+        cmocka_unit_test(multiplies_floats_of_8_bits),
         cmocka_unit_test(does_nothing_for_nothing),
         cmocka_unit_test(asks_once),
         cmocka_unit_test(runs_in_lists),
@@ -316,6 +430,7 @@ int main(void) {
         cmocka_unit_test(refuses_what_the_library_does_not_do),
         cmocka_unit_test(gives_everything_back),
         cmocka_unit_test(checks_descriptions),
+        cmocka_unit_test(checks_narrow_descriptions),
         cmocka_unit_test(checks_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/narrow.h"
 #include "device/cuda/cublaslt.h"
 #include "fake_cuda/fake_cuda.h"
 
@@ -27,10 +28,12 @@ struct cublasLtContext {
     int kind;
 };
 struct cublasLtDesc {
-    int kind, compute;
+    int kind, compute, scale;
     int32_t transpose[2];
     uint32_t epilogue;
     const void *bias;
+    const float *factor;
+    int8_t fast;
 };
 struct cublasLtLayout {
     int kind, type;
@@ -102,8 +105,9 @@ EXPORT cublasStatus cublasLtMatmulDescCreate(cublasLtMatmulDesc *product, int co
     CALL();
     *product = create(PRODUCT, sizeof **product);
     (*product)->compute = compute_type;
+    (*product)->scale = scale_type;
     (*product)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    if (scale_type != CUDA_R_32F) misuse(__func__, "unknown scale");
+    if (scale_type != (compute_type == CUBLAS_COMPUTE_32I ? CUDA_R_32I : CUDA_R_32F)) misuse(__func__, "unknown scale");
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -127,6 +131,8 @@ EXPORT cublasStatus cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc p, int att
     case CUBLASLT_MATMUL_DESC_TRANSB: set(__func__, &p->transpose[1], 4, value, size); break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE: set(__func__, &p->epilogue, 4, value, size); break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: set(__func__, &p->bias, sizeof p->bias, value, size); break;
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: set(__func__, &p->factor, sizeof p->factor, value, size); break;
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: set(__func__, &p->fast, 1, value, size); break;
     default: misuse(__func__, "unknown attribute");
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -191,13 +197,47 @@ EXPORT cublasStatus cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreferenc
 
 /* ---- Heuristics ------------------------------------------------------------------------------------------------------ */
 
+static bool is_f8(int type) {
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+static bool is_of(int64_t size, int64_t multiple) {
+    return size % multiple == 0;
+}
+
+/* What the library says of bytes: i8 alone, of which it sums up and no more, with lines along the depth of whole words. */
+static bool are_bytes(cublasLtMatmulDesc p, cublasLtMatrixLayout a, cublasLtMatrixLayout b, cublasLtMatrixLayout d) {
+    bool lines = p->transpose[0] && !p->transpose[1] && is_of(a->ld | b->ld | d->ld | a->rows | d->rows, 4);
+    return lines && p->compute == CUBLAS_COMPUTE_32I && a->type == b->type && d->type == CUDA_R_32I &&
+           p->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !p->factor && !p->fast;
+}
+
+/* And of floats of 8 bits. */
+static bool are_floats(cublasLtMatmulDesc p, cublasLtMatrixLayout a, cublasLtMatrixLayout b, cublasLtMatrixLayout d) {
+    bool lines = p->transpose[0] && !p->transpose[1] && is_of(a->ld | b->ld | d->ld | a->rows | d->rows, 16);
+    bool known = is_f8(a->type) && is_f8(b->type) && (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3);
+    bool bias = (p->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    return lines && known && p->compute == CUBLAS_COMPUTE_32F &&
+           (d->type == CUDA_R_16F || d->type == CUDA_R_16BF || (d->type == CUDA_R_32F && !bias));
+}
+
+static bool are_wide(cublasLtMatmulDesc p, cublasLtMatrixLayout a, cublasLtMatrixLayout b, cublasLtMatrixLayout d) {
+    return a->type == b->type && (d->type == a->type || d->type == CUDA_R_32F) && !p->factor && !p->fast;
+}
+
+static bool are_types(cublasLtMatmulDesc p, cublasLtMatrixLayout a, cublasLtMatrixLayout b, cublasLtMatrixLayout d) {
+    return a->type == CUDA_R_8I ? are_bytes(p, a, b, d)
+           : is_f8(a->type)     ? are_floats(p, a, b, d)
+                                : are_wide(p, a, b, d);
+}
+
 static void check_shapes(const char *function, cublasLtMatmulDesc p, cublasLtMatrixLayout a, cublasLtMatrixLayout b,
                          cublasLtMatrixLayout d) {
     int64_t m = p->transpose[0] ? a->columns : a->rows, k = p->transpose[0] ? a->rows : a->columns;
     int64_t n = p->transpose[1] ? b->rows : b->columns, depth = p->transpose[1] ? b->columns : b->rows;
     if (m != d->rows || n != d->columns || k != depth) misuse(function, "matrices that do not fit");
     if (a->batch != b->batch || a->batch != d->batch) misuse(function, "batches that do not fit");
-    if (a->type != b->type || (d->type != a->type && d->type != CUDA_R_32F)) misuse(function, "types that do not fit");
+    if (!are_types(p, a, b, d)) misuse(function, "types that do not fit");
     if ((p->epilogue & CUBLASLT_EPILOGUE_BIAS) && !p->bias) misuse(function, "no bias");
 }
 
@@ -216,6 +256,7 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(cublasLtHandle handle, cublas
     state.alignment = preference->alignment[0];
     state.epilogue = product->epilogue;
     state.compute = product->compute;
+    state.fast = product->fast;
     *found = state.ways < wanted ? state.ways : wanted;
     for (int i = 0; i < *found; i++) {
         memset(&results[i], 0, sizeof results[i]);
@@ -232,7 +273,8 @@ struct work {
     struct cublasLtLayout a, b, d;
     int32_t transpose[2];
     uint32_t epilogue;
-    float beta;
+    double alpha, beta;
+    const float *factor;
     const void *bias, *first, *second, *addend;
     void *out;
     int way;
@@ -242,16 +284,23 @@ _Static_assert(sizeof(struct work) <= FAKE_WORK_BYTES, "work fits into a node");
 static double load(int type, const void *data, int64_t i) {
     uint16_t half;
     if (type == CUDA_R_32F) return (double)((const float *)data)[i];
+    if (type == CUDA_R_8I) return ((const int8_t *)data)[i];
+    if (type == CUDA_R_8F_E4M3) return (double)ig_narrow_to_f32(INGOT_F8E4M3FN, ((const uint8_t *)data)[i]);
+    if (type == CUDA_R_8F_E5M2) return (double)ig_narrow_to_f32(INGOT_F8E5M2, ((const uint8_t *)data)[i]);
     memcpy(&half, (const char *)data + 2 * i, sizeof half);
     return (double)(type == CUDA_R_16F ? ig_f16_to_f32(half) : ig_bf16_to_f32(half));
 }
 
-static void store(int type, void *data, int64_t i, float value) {
-    if (type == CUDA_R_32F) {
-        ((float *)data)[i] = value;
+static void store(int type, void *data, int64_t i, double value) {
+    if (type == CUDA_R_32I) {
+        ((int32_t *)data)[i] = (int32_t)value;
         return;
     }
-    uint16_t half = type == CUDA_R_16F ? ig_f32_to_f16(value) : ig_f32_to_bf16(value);
+    if (type == CUDA_R_32F) {
+        ((float *)data)[i] = (float)value;
+        return;
+    }
+    uint16_t half = type == CUDA_R_16F ? ig_f32_to_f16((float)value) : ig_f32_to_bf16((float)value);
     memcpy((char *)data + 2 * i, &half, sizeof half);
 }
 
@@ -273,15 +322,21 @@ static void multiply(const void *data) {
     for (int64_t i = 0; i < w->d.batch * w->d.columns * w->d.rows; i++) {
         int64_t batch = i / (w->d.rows * w->d.columns), column = i / w->d.rows % w->d.columns, row = i % w->d.rows;
         int64_t at = batch * w->d.step + column * w->d.ld + row;
-        double sum = w->beta != 0 ? (double)w->beta * load(w->d.type, w->addend, at) : 0;
+        double sum = 0;
         for (int64_t k = 0; k < depth; k++)
             sum += element(&w->a, w->transpose[0], w->first, batch, row, k) *
                    element(&w->b, w->transpose[1], w->second, batch, k, column);
+        sum *= w->alpha * (w->factor ? (double)*w->factor : 1);
+        if (w->beta != 0) sum += w->beta * load(w->d.type, w->addend, at);
         if (w->epilogue & CUBLASLT_EPILOGUE_BIAS) sum += load(w->d.type, w->bias, row);
-        store(w->d.type, w->out, at, (float)activate(w->epilogue, sum));
+        store(w->d.type, w->out, at, activate(w->epilogue, sum));
     }
     state.products++;
     state.way = w->way;
+}
+
+static double scale_of(cublasLtMatmulDesc product, const void *scale) {
+    return product->scale == CUDA_R_32I ? *(const int32_t *)scale : (double)*(const float *)scale;
 }
 
 EXPORT cublasStatus cublasLtMatmul(cublasLtHandle handle, cublasLtMatmulDesc product, const void *alpha, const void *a,
@@ -293,7 +348,9 @@ EXPORT cublasStatus cublasLtMatmul(cublasLtHandle handle, cublasLtMatmulDesc pro
     check(__func__, handle, HANDLE);
     check(__func__, product, PRODUCT);
     check_shapes(__func__, product, a_layout, b_layout, d_layout);
-    if (*(const float *)alpha != 1 || c_layout != d_layout) misuse(__func__, "not what was asked for");
+    double by = scale_of(product, alpha), plus = scale_of(product, beta);
+    if ((product->scale == CUDA_R_32I && (by != 1 || plus != 0)) || c_layout != d_layout)
+        misuse(__func__, "not what was asked for");
     if (algo->data[0] >> 4 != 0xa19) misuse(__func__, "an unknown algorithm");
     if (workspace_size < state.workspace || (state.workspace && !workspace)) misuse(__func__, "too little workspace");
     if (workspace_size) memset(workspace, 0x5a, workspace_size);
@@ -302,7 +359,9 @@ EXPORT cublasStatus cublasLtMatmul(cublasLtHandle handle, cublasLtMatmulDesc pro
                      .d = *d_layout,
                      .transpose = {product->transpose[0], product->transpose[1]},
                      .epilogue = product->epilogue,
-                     .beta = *(const float *)beta,
+                     .alpha = by,
+                     .beta = plus,
+                     .factor = product->factor,
                      .bias = product->bias,
                      .first = a,
                      .second = b,

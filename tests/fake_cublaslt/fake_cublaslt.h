@@ -19,7 +19,7 @@ struct fake_cublaslt {
     /* Observations. */
     uint64_t live, questions, products; /* live objects; heuristic queries; products computed */
     uint32_t alignment, epilogue;       /* of the last query */
-    int compute, way;                   /* compute: of the last query; way: the algorithm executed last */
+    int compute, fast, way;             /* compute, fast: of the last query; way: the algorithm executed last */
     char misuse[128];
 };
 

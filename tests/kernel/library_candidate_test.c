@@ -13,8 +13,8 @@
 struct expectation {
     const char *text;
     bool is_candidate;
-    bool rounded_bias, has_bias, has_addend;
-    struct ig_library_call call;          /* library and operation, types, layouts and activation */
+    bool rounded_bias, has_bias, has_addend, has_factor;
+    struct ig_library_call call;          /* library and operation, types, layouts, activation and scale (0: none) */
     int64_t sizes[IG_LIBRARY_MOST_SIZES]; /* -1: depends on symbols */
 };
 
@@ -61,7 +61,10 @@ static void check(struct ig_job *job, void *argument) {
     assert_int_equal(ig_library_is_adapted(k, call->bias), e->rounded_bias);
     assert_int_equal(call->bias != IG_LIBRARY_NO_OPERAND, e->has_bias);
     assert_int_equal(call->addend != IG_LIBRARY_NO_OPERAND, e->has_addend);
-    assert_int_equal(call->in_type, e->call.in_type);
+    assert_int_equal(call->a_type, e->call.a_type);
+    assert_int_equal(call->b_type, e->call.b_type);
+    assert_int_equal(call->factor != IG_LIBRARY_NO_OPERAND, e->has_factor);
+    assert_true(call->scale == (e->call.scale != 0 ? e->call.scale : 1));
     assert_int_equal(call->out_type, e->call.out_type);
     assert_int_equal(call->rounded, e->call.rounded);
     assert_int_equal(call->a_across, e->call.a_across);
@@ -82,20 +85,90 @@ static void expect(const struct expectation *e) {
 #define TF32 "{acc=f32, packed=0, n=0, math=1}"
 
 static void products(void **state) {
-    expect(&(struct expectation){.text = "graph {\n  input %0 \"x\": f32[n,64]\n  input %1 \"w\": f32[64,32]\n"
-                                         "  %2 = matmul(%0, %1) " TF32 ": f32[n,32]\n  output \"y\" = %2\n}\n",
-                                 .is_candidate = true,
-                                 .call = {.in_type = INGOT_F32, .out_type = INGOT_F32, .rounded = 1},
-                                 .sizes = {1, -1, 32, 64, 64, 0, 0, 32, 0, 0}});
+    expect(
+        &(struct expectation){.text = "graph {\n  input %0 \"x\": f32[n,64]\n  input %1 \"w\": f32[64,32]\n"
+                                      "  %2 = matmul(%0, %1) " TF32 ": f32[n,32]\n  output \"y\" = %2\n}\n",
+                              .is_candidate = true,
+                              .call = {.a_type = INGOT_F32, .b_type = INGOT_F32, .out_type = INGOT_F32, .rounded = 1},
+                              .sizes = {1, -1, 32, 64, 64, 0, 0, 32, 0, 0}});
     /* A transposed second operand, in a batch. */
-    expect(&(struct expectation){.text = "graph {\n  input %0 \"x\": f16[6,9,16]\n  input %1 \"w\": f16[6,7,16]\n"
-                                         "  %2 = transpose(%1) {perm=[0,2,1]}: f16[6,16,7]\n"
-                                         "  %3 = matmul(%0, %2) " MATMUL
-                                         ": f32[6,9,7]\n  %4 = cast(%3) {to=f16, saturate=0}: f16[6,9,7]\n"
-                                         "  output \"y\" = %4\n}\n",
-                                 .is_candidate = true,
-                                 .call = {.in_type = INGOT_F16, .out_type = INGOT_F16, .b_along = 1},
-                                 .sizes = {6, 9, 7, 16, 16, 144, 0, 16, 112, 0}});
+    expect(&(struct expectation){
+        .text = "graph {\n  input %0 \"x\": f16[6,9,16]\n  input %1 \"w\": f16[6,7,16]\n"
+                "  %2 = transpose(%1) {perm=[0,2,1]}: f16[6,16,7]\n"
+                "  %3 = matmul(%0, %2) " MATMUL ": f32[6,9,7]\n  %4 = cast(%3) {to=f16, saturate=0}: f16[6,9,7]\n"
+                "  output \"y\" = %4\n}\n",
+        .is_candidate = true,
+        .call = {.a_type = INGOT_F16, .b_type = INGOT_F16, .out_type = INGOT_F16, .b_along = 1},
+        .sizes = {6, 9, 7, 16, 16, 144, 0, 16, 112, 0}});
+}
+
+/* Bytes, along the depth: the sums alone. */
+static void bytes(void **state) {
+    static const char text[] = "graph {\n  input %%0 \"x\": %s[n,%d]\n  input %%1 \"w\": i8[%d,%d]\n"
+                               "  %%2 = transpose(%%1) {perm=[1,0]}: i8[%d,%d]\n"
+                               "  %%3 = matmul(%%0, %%2) {acc=i32, packed=0, n=0, math=0}: i32[n,%d]\n%s}\n";
+    static const char sums[] = "  output \"y\" = %3\n";
+    static const char scaled[] =
+        "  %4 = cast(%3) {to=f32, saturate=0}: f32[n,8]\n  %5 = constant() {data=[0.5]}: f32[]\n"
+        "  %6 = mul(%4, %5): f32[n,8]\n  output \"y\" = %6\n";
+    static const struct {
+        const char *type, *rest;
+        int depth, columns;
+        bool is_candidate;
+    } cases[] = {{"i8", sums, 12, 8, true},      {"i8", sums, 131068, 8, true}, {"u8", sums, 12, 8, false},
+                 {"i8", sums, 131072, 8, false}, {"i8", sums, 10, 8, false},    {"i8", sums, 12, 6, false},
+                 {"i8", scaled, 12, 8, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char whole[1024];
+        int depth = cases[i].depth, n = cases[i].columns;
+        snprintf(whole, sizeof whole, text, cases[i].type, depth, n, depth, depth, n, n, cases[i].rest);
+        expect(
+            &(struct expectation){.text = whole,
+                                  .is_candidate = cases[i].is_candidate,
+                                  .call = {.a_type = INGOT_I8, .b_type = INGOT_I8, .out_type = INGOT_I32, .b_along = 1},
+                                  .sizes = {1, -1, n, depth, depth, 0, 0, depth, 0, 0}});
+    }
+}
+
+/* Floats of 8 bits, with one scale, where fast sums are asked for. */
+static void floats_of_8_bits(void **state) {
+    static const char text[] = "graph {\n  input %%0 \"x\": %s[n,32]\n  input %%1 \"w\": %s[%d,32]\n"
+                               "  %%2 = transpose(%%1) {perm=[1,0]}: %s[32,%d]\n"
+                               "  %%3 = matmul(%%0, %%2) {acc=f32, packed=0, n=0, math=%d}: f32[n,%d]\n  %s\n"
+                               "  %%5 = mul(%%3, %%4): f32[n,%d]\n  input %%6 \"b\": f16[%d]\n  %%7 = cast(%%6) "
+                               "{to=f32, saturate=0}: f32[%d]\n"
+                               "  %%8 = add(%%5, %%7): f32[n,%d]\n  %%9 = cast(%%8) {to=f16, saturate=0}: f16[n,%d]\n  "
+                               "output \"y\" = %%9\n}\n";
+    static const char number[] = "%4 = constant() {data=[0.75]}: f32[]", memory[] = "input %4 \"s\": f32[]";
+    static const struct {
+        const char *a, *b, *scale;
+        int columns, math;
+        bool is_candidate;
+    } cases[] = {{"f8e4m3fn", "f8e4m3fn", number, 16, IG_MATH_FAST, true},
+                 {"f8e4m3fn", "f8e4m3fn", memory, 16, IG_MATH_FAST, true},
+                 {"f8e5m2", "f8e4m3fn", number, 48, IG_MATH_FAST, true},
+                 {"f8e4m3fn", "f8e4m3fn", number, 16, IG_MATH_EXACT, false},
+                 {"f8e5m2", "f8e5m2", number, 16, IG_MATH_FAST, false},
+                 {"f8e4m3fn", "f8e4m3fn", number, 24, IG_MATH_FAST, false},
+                 {"f8e4m3fn", "f8e4m3fn", "input %4 \"s\": f32[16]", 16, IG_MATH_FAST, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char whole[2048];
+        int n = cases[i].columns;
+        bool factor = cases[i].scale == memory;
+        snprintf(whole, sizeof whole, text, cases[i].a, cases[i].b, n, cases[i].b, n, cases[i].math, n, cases[i].scale,
+                 n, n, n, n, n);
+        expect(&(struct expectation){.text = whole,
+                                     .is_candidate = cases[i].is_candidate,
+                                     .has_bias = true,
+                                     .has_factor = factor,
+                                     .call = {.a_type = strcmp(cases[i].a, "f8e5m2") ? INGOT_F8E4M3FN : INGOT_F8E5M2,
+                                              .b_type = INGOT_F8E4M3FN,
+                                              .out_type = INGOT_F16,
+                                              .rounded = 1,
+                                              .b_along = 1,
+                                              .scale = factor ? 1 : 0.75F},
+                                     .sizes = {1, -1, n, 32, 32, 0, 0, 32, 0, 0}});
+    }
 }
 
 static const char follow_up[] =
@@ -107,12 +180,13 @@ static const char follow_up[] =
     "  %11 = cast(%10) {to=f16, saturate=0}: f16[5,32]\n  output \"y\" = %11\n}\n";
 
 static void what_follows(void **state) {
-    expect(&(struct expectation){.text = follow_up,
-                                 .is_candidate = true,
-                                 .has_bias = true,
-                                 .has_addend = true,
-                                 .call = {.in_type = INGOT_F16, .out_type = INGOT_F16, .activation = IG_LIBRARY_RELU},
-                                 .sizes = {1, 5, 32, 64, 64, 0, 0, 32, 0, 0}});
+    expect(&(struct expectation){
+        .text = follow_up,
+        .is_candidate = true,
+        .has_bias = true,
+        .has_addend = true,
+        .call = {.a_type = INGOT_F16, .b_type = INGOT_F16, .out_type = INGOT_F16, .activation = IG_LIBRARY_RELU},
+        .sizes = {1, 5, 32, 64, 64, 0, 0, 32, 0, 0}});
     /* A constant bias of another type is rounded. */
     expect(&(struct expectation){
         .text = "graph {\n  input %0 \"x\": f16[5,4]\n  input %1 \"w\": f16[4,2]\n"
@@ -122,7 +196,7 @@ static void what_follows(void **state) {
         .is_candidate = true,
         .has_bias = true,
         .rounded_bias = true,
-        .call = {.in_type = INGOT_F16, .out_type = INGOT_F16},
+        .call = {.a_type = INGOT_F16, .b_type = INGOT_F16, .out_type = INGOT_F16},
         .sizes = {1, 5, 2, 4, 4, 0, 0, 2, 0, 0}});
 }
 
@@ -135,7 +209,7 @@ static void gelu(void **state) {
             "  %8 = constant() {data=[1.5957692]}: f32[]\n  %9 = mul(%7, %8): f32[5,6]\n"
             "  %10 = sigmoid(%9): f32[5,6]\n  %11 = mul(%2, %10): f32[5,6]\n  output \"y\" = %11\n}\n",
         .is_candidate = true,
-        .call = {.in_type = INGOT_F32, .out_type = INGOT_F32, .activation = IG_LIBRARY_GELU},
+        .call = {.a_type = INGOT_F32, .b_type = INGOT_F32, .out_type = INGOT_F32, .activation = IG_LIBRARY_GELU},
         .sizes = {1, 5, 6, 8, 8, 0, 0, 6, 0, 0}});
 }
 
@@ -185,7 +259,7 @@ static void pointwise_convolutions(void **state) {
                                      .is_candidate = kernel == 1,
                                      .has_bias = true,
                                      .rounded_bias = true,
-                                     .call = {.in_type = INGOT_F16, .out_type = INGOT_F16},
+                                     .call = {.a_type = INGOT_F16, .b_type = INGOT_F16, .out_type = INGOT_F16},
                                      .sizes = {1, 50, 8, 16, 16, 0, 0, 8, 0, 0}});
     }
 }
@@ -213,8 +287,11 @@ static void convolutions(void **state) {
         "  %10 = cast(%9) {to=f16, saturate=0}: f16[n,4,9,8]\n  output \"y\" = %10\n";
     static const char without_bias[] = "  %3 = constant() {data=[0]}: f32[]\n  %4 = max(%2, %3): f32[n,4,9,8]\n"
                                        "  %5 = cast(%4) {to=f16, saturate=0}: f16[n,4,9,8]\n  output \"y\" = %5\n";
-    struct ig_library_call call = {
-        .library = IG_LIBRARY_CUDNN, .operation = IG_LIBRARY_CONVOLUTION, .in_type = INGOT_F16, .out_type = INGOT_F16};
+    struct ig_library_call call = {.library = IG_LIBRARY_CUDNN,
+                                   .operation = IG_LIBRARY_CONVOLUTION,
+                                   .a_type = INGOT_F16,
+                                   .b_type = INGOT_F16,
+                                   .out_type = INGOT_F16};
     struct expectation e = {
         .is_candidate = true, .call = call, .sizes = {-1, 8, 8, 1, 9, 9, 4, 9, 3, 3, 2, 1, 1, 2, 0, 2, 0, 2}};
     char text[4096];
@@ -240,8 +317,14 @@ static void convolutions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),     cmocka_unit_test(what_follows),           cmocka_unit_test(gelu),
-        cmocka_unit_test(nothing_else), cmocka_unit_test(pointwise_convolutions), cmocka_unit_test(convolutions),
+        cmocka_unit_test(products),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(floats_of_8_bits),
+        cmocka_unit_test(what_follows),
+        cmocka_unit_test(gelu),
+        cmocka_unit_test(nothing_else),
+        cmocka_unit_test(pointwise_convolutions),
+        cmocka_unit_test(convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,7 +75,15 @@ static enum ingot_status open_library(const struct ingot_allocator *allocator, c
 /* ---- Descriptions ------------------------------------------------------------------------------------------------ */
 
 static int type_of(uint32_t dtype) {
-    return dtype == INGOT_F16 ? CUDA_R_16F : dtype == INGOT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    switch (dtype) {
+    case INGOT_F16: return CUDA_R_16F;
+    case INGOT_BF16: return CUDA_R_16BF;
+    case INGOT_I8: return CUDA_R_8I;
+    case INGOT_I32: return CUDA_R_32I;
+    case INGOT_F8E4M3FN: return CUDA_R_8F_E4M3;
+    case INGOT_F8E5M2: return CUDA_R_8F_E5M2;
+    default: return CUDA_R_32F;
+    }
 }
 
 /* Row-major matrices with `lines` rows of `length` elements; cuBLASLt, being column-major, sees them transposed. */
@@ -99,19 +107,41 @@ static uint32_t epilogue_of(const struct ig_library_call *c) {
     return epilogue ? epilogue : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static cublasStatus set_bias(const struct ig_cublaslt *lt, cublasLtMatmulDesc product, const struct ig_library_call *c,
-                             void *const *operands) {
-    if (c->bias == IG_LIBRARY_NO_OPERAND) return CUBLAS_STATUS_SUCCESS;
-    return lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands[c->bias],
-                                              sizeof operands[c->bias]);
+/* The addresses that belong to the description. The factor is given as the scale of a matrix. */
+static cublasStatus set_addresses(const struct ig_cublaslt *lt, cublasLtMatmulDesc product,
+                                  const struct ig_library_call *c, void *const *operands) {
+    const struct {
+        int attribute;
+        uint32_t operand;
+    } addresses[] = {{CUBLASLT_MATMUL_DESC_BIAS_POINTER, c->bias}, {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, c->factor}};
+    cublasStatus status = CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < 2 && !status; i++) {
+        if (addresses[i].operand == IG_LIBRARY_NO_OPERAND) continue;
+        void *const *address = &operands[addresses[i].operand];
+        status = lt->cublasLtMatmulDescSetAttribute(product, addresses[i].attribute, address, sizeof *address);
+    }
+    return status;
+}
+
+static int compute_type(const struct ig_library_call *c) {
+    if (ig_library_is_integer(c)) return CUBLAS_COMPUTE_32I;
+    return c->rounded && !ig_library_is_float8(c) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+/* Without it, the library adds sums of floats of 8 bits up in f32 now and then, it does not say how often. */
+static cublasStatus set_fast_sums(const struct ig_cublaslt *lt, cublasLtMatmulDesc product,
+                                  const struct ig_library_call *c) {
+    const int8_t fast = 1;
+    if (!ig_library_is_float8(c) || !c->rounded) return CUBLAS_STATUS_SUCCESS;
+    return lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
 }
 
 static cublasStatus describe_product(const struct ig_cublaslt *lt, const struct ig_library_call *c,
                                      void *const *operands, struct product *p) {
-    int compute = c->rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    int scale = ig_library_is_integer(c) ? CUDA_R_32I : CUDA_R_32F;
     int32_t transpose_first = c->b_along ? CUBLAS_OP_T : 0, transpose_second = c->a_across ? CUBLAS_OP_T : 0;
     uint32_t epilogue = epilogue_of(c);
-    cublasStatus status = lt->cublasLtMatmulDescCreate(&p->product, compute, CUDA_R_32F);
+    cublasStatus status = lt->cublasLtMatmulDescCreate(&p->product, compute_type(c), scale);
     const struct {
         int attribute;
         const void *value;
@@ -120,7 +150,8 @@ static cublasStatus describe_product(const struct ig_cublaslt *lt, const struct 
                       {CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue}};
     for (int i = 0; i < 3 && !status; i++)
         status = lt->cublasLtMatmulDescSetAttribute(p->product, attributes[i].attribute, attributes[i].value, 4);
-    return status ? status : set_bias(lt, p->product, c, operands);
+    if (!status) status = set_fast_sums(lt, p->product, c);
+    return status ? status : set_addresses(lt, p->product, c, operands);
 }
 
 static cublasStatus describe(const struct ig_cublaslt *lt, const struct ig_library_call *c, const int64_t *z,
@@ -129,10 +160,10 @@ static cublasStatus describe(const struct ig_cublaslt *lt, const struct ig_libra
             depth = z[IG_LIBRARY_DEPTH];
     cublasStatus status = describe_product(lt, c, operands, p);
     if (!status)
-        status = describe_matrices(lt, c->in_type, c->b_along ? columns : depth, c->b_along ? depth : columns,
+        status = describe_matrices(lt, c->b_type, c->b_along ? columns : depth, c->b_along ? depth : columns,
                                    z[IG_LIBRARY_B_LD], batch, z[IG_LIBRARY_B_STEP], &p->first);
     if (!status)
-        status = describe_matrices(lt, c->in_type, c->a_across ? depth : rows, c->a_across ? rows : depth,
+        status = describe_matrices(lt, c->a_type, c->a_across ? depth : rows, c->a_across ? rows : depth,
                                    z[IG_LIBRARY_A_LD], batch, z[IG_LIBRARY_A_STEP], &p->second);
     return status ? status
                   : describe_matrices(lt, c->out_type, rows, columns, columns, batch, rows * columns, &p->result);
@@ -158,7 +189,7 @@ static cublasStatus prefer(const struct ig_cublaslt *lt, unsigned alignment, cub
 static enum ingot_status nothing_fits(const struct ig_library_call *c, const int64_t *z, struct ingot_error *error) {
     return IG_ERR(error, INGOT_UNSUPPORTED, "cuBLASLt has no way to multiply %lld x %lld x %lld x %lld (%s)",
                   (long long)z[IG_LIBRARY_BATCH], (long long)z[IG_LIBRARY_ROWS], (long long)z[IG_LIBRARY_COLUMNS],
-                  (long long)z[IG_LIBRARY_DEPTH], ingot_dtype_name((enum ingot_dtype)c->in_type));
+                  (long long)z[IG_LIBRARY_DEPTH], ingot_dtype_name((enum ingot_dtype)c->a_type));
 }
 
 static enum ingot_status choose(const struct ig_cublaslt *lt, const struct ig_library_call *c, const int64_t *sizes,
@@ -217,9 +248,8 @@ static enum ingot_status prepare(void *library, const struct ig_cuda_call *call,
     return INGOT_OK;
 }
 
-static const void *matrix(const struct ig_cuda_call *call, uint32_t operand, int64_t offset) {
-    return (const char *)call->operands[operand] +
-           (size_t)offset * ingot_dtype_size((enum ingot_dtype)call->what->in_type);
+static const void *matrix(const struct ig_cuda_call *call, uint32_t operand, uint32_t type, int64_t offset) {
+    return (const char *)call->operands[operand] + (size_t)offset * ingot_dtype_size((enum ingot_dtype)type);
 }
 
 static enum ingot_status enqueue(void *library, const void *way, const struct ig_cuda_call *call, void *workspace,
@@ -228,12 +258,15 @@ static enum ingot_status enqueue(void *library, const void *way, const struct ig
     const struct product *p = way;
     const struct ig_library_call *c = call->what;
     bool adds = c->addend != IG_LIBRARY_NO_OPERAND;
-    const float alpha = 1, beta = adds ? 1 : 0;
-    const void *first = matrix(call, c->b, call->sizes[IG_LIBRARY_B_OFFSET]);
-    const void *second = matrix(call, c->a, call->sizes[IG_LIBRARY_A_OFFSET]);
+    const float alpha = c->scale, beta = adds ? 1 : 0;
+    const int32_t whole_alpha = 1, whole_beta = 0;
+    bool integer = ig_library_is_integer(c);
+    const void *by = integer ? (const void *)&whole_alpha : &alpha, *plus = integer ? (const void *)&whole_beta : &beta;
+    const void *first = matrix(call, c->b, c->b_type, call->sizes[IG_LIBRARY_B_OFFSET]);
+    const void *second = matrix(call, c->a, c->a_type, call->sizes[IG_LIBRARY_A_OFFSET]);
     void *out = call->operands[c->out];
-    IG_TRY(check(lt, set_bias(lt, p->product, c, call->operands), "cannot give a bias to cuBLASLt", error));
-    cublasStatus status = lt->cublasLtMatmul(lt->handle, p->product, &alpha, first, p->first, second, p->second, &beta,
+    IG_TRY(check(lt, set_addresses(lt, p->product, c, call->operands), "cannot give addresses to cuBLASLt", error));
+    cublasStatus status = lt->cublasLtMatmul(lt->handle, p->product, by, first, p->first, second, p->second, plus,
                                              adds ? call->operands[c->addend] : out, p->result, out, p->result,
                                              &p->algorithm, workspace, p->workspace, stream);
     return check(lt, status, "cannot multiply by cuBLASLt", error);

@@ -32,8 +32,13 @@ enum {
 enum { /* element types and compute types */
        CUDA_R_32F = 0,
        CUDA_R_16F = 2,
+       CUDA_R_8I = 3,
+       CUDA_R_32I = 10,
        CUDA_R_16BF = 14,
+       CUDA_R_8F_E4M3 = 28,
+       CUDA_R_8F_E5M2 = 29,
        CUBLAS_COMPUTE_32F = 68,
+       CUBLAS_COMPUTE_32I = 72,
        CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
 };
 
@@ -44,6 +49,8 @@ enum { /* attributes of layouts, products and preferences, and their values */
        CUBLASLT_MATMUL_DESC_TRANSB = 4,
        CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
        CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+       CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17, /* of an f32 that the first matrix is multiplied by, if of 8 bits */
+       CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,      /* int8_t: sums of floats of 8 bits stay in the tensor cores */
        CUBLAS_OP_T = 1,
        CUBLASLT_EPILOGUE_DEFAULT = 1,
        CUBLASLT_EPILOGUE_RELU = 2,

@@ -103,7 +103,7 @@ struct notes {
 };
 
 static bool is_exact_enough(int note, const struct ig_library_call *call) {
-    bool exact = call->in_type == INGOT_F32 && !call->rounded;
+    bool exact = call->a_type == INGOT_F32 && !call->rounded;
     switch (note) {
     case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
     case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: return !exact;
@@ -241,7 +241,7 @@ static enum ingot_status nothing_fits(const struct ig_cudnn *cudnn, const struct
         (long long)z[IG_LIBRARY_IN], (long long)z[IG_LIBRARY_IN + 1], (long long)z[IG_LIBRARY_CHANNELS],
         (long long)z[IG_LIBRARY_FILTERS], (long long)z[IG_LIBRARY_KERNEL], (long long)z[IG_LIBRARY_KERNEL + 1],
         (long long)z[IG_LIBRARY_GROUPS], z[IG_LIBRARY_GROUPS] == 1 ? "" : "s",
-        ingot_dtype_name((enum ingot_dtype)call->what->in_type));
+        ingot_dtype_name((enum ingot_dtype)call->what->a_type));
 }
 
 static enum ingot_status decide(const struct ig_cudnn *cudnn, const struct ig_cuda_call *call, struct convolution *v,

@@ -108,10 +108,10 @@ static cudnnBackendDescriptor convolve(struct graph *g) {
     const struct ig_library_call *c = g->call->what;
     const int64_t *z = g->call->sizes;
     const float one = 1, zero = 0;
-    cudnnBackendDescriptor x = tensor(g, IG_CUDNN_X, c->in_type, z[IG_LIBRARY_IMAGES], z[IG_LIBRARY_CHANNELS],
+    cudnnBackendDescriptor x = tensor(g, IG_CUDNN_X, c->a_type, z[IG_LIBRARY_IMAGES], z[IG_LIBRARY_CHANNELS],
                                       z[IG_LIBRARY_IN], z[IG_LIBRARY_IN + 1]);
     cudnnBackendDescriptor w =
-        tensor(g, IG_CUDNN_W, c->in_type, z[IG_LIBRARY_FILTERS], z[IG_LIBRARY_CHANNELS] / z[IG_LIBRARY_GROUPS],
+        tensor(g, IG_CUDNN_W, c->b_type, z[IG_LIBRARY_FILTERS], z[IG_LIBRARY_CHANNELS] / z[IG_LIBRARY_GROUPS],
                z[IG_LIBRARY_KERNEL], z[IG_LIBRARY_KERNEL + 1]);
     cudnnBackendDescriptor y = result_of(g), how = windows(g);
     cudnnBackendDescriptor d = begin_operation(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);

@@ -78,7 +78,7 @@ void ig_cuda_library_deinit(struct ig_cuda *cuda) {
 /* The largest power of two, up to 16, that divides all addresses. Absent operands do not count. */
 static unsigned alignment_of(const struct ig_library_call *c, const int64_t *sizes, void *const *operands) {
     const uint32_t used[] = {c->a, c->b, c->out, c->addend, c->bias};
-    size_t element = ingot_dtype_size((enum ingot_dtype)c->in_type);
+    size_t element = ingot_dtype_size((enum ingot_dtype)c->a_type);
     uintptr_t all = MOST_ALIGNMENT;
     if (c->operation == IG_LIBRARY_PRODUCT)
         all |= (uintptr_t)sizes[IG_LIBRARY_A_OFFSET] * element | (uintptr_t)sizes[IG_LIBRARY_B_OFFSET] * element;

@@ -1,6 +1,8 @@
 /* The epilogues that vendor libraries support; see library.h. */
 #include "kernel/cuda/library.h"
 
+#include <math.h>
+
 #include "ir/eval/eval.h"
 
 /* ---- The epilogue ------------------------------------------------------------------------------------------------ */
@@ -100,6 +102,32 @@ static bool take_summand(struct ig_library_region *p, ig_value v) {
     return true;
 }
 
+static bool is_one_element(const struct ig_library_region *p, ig_value v) {
+    const struct ig_type *t = ig_type_of(p->c->graph, v);
+    bool one = true;
+    for (int i = 0; i < t->rank; i++)
+        one = one && ig_contract_const(p->c, t->dim[i], 0) == 1;
+    return one;
+}
+
+/* Takes v as the product times a number: one that the kernel's text would have, or one in memory. */
+static bool take_scaled(struct ig_library_region *p, ig_value v) {
+    struct ig_graph *g = p->c->graph;
+    const struct ig_node *n = def_of(p, v, IG_OP_mul);
+    if (!n || !same_dims(p, n->out) || (p->c->spatial && p->bias != IG_NO_VALUE)) return false;
+    int at = uncast(p, n->in[0]) == p->c->node.out ? 1 : 0;
+    ig_value factor = uncast(p, n->in[at]);
+    if (uncast(p, n->in[1 - at]) != p->c->node.out) return false;
+    if (ig_info(g, factor)->is_const && ig_is_literal(g, factor)) {
+        struct ingot_tensor t = ig_const_tensor(g, factor);
+        p->call->scale = (float)ig_load_f64(t.dtype, t.data, 0);
+        ig_const_release(g, factor, &t);
+        return isfinite(p->call->scale);
+    }
+    p->factor = factor;
+    return p->c->lower.is_input[factor] && ig_type_of(g, factor)->dtype == INGOT_F32 && is_one_element(p, factor);
+}
+
 /* Matches the region backwards, from its output to the product. */
 static bool follow(struct ig_library_region *p) {
     struct ig_contract *c = p->c;
@@ -108,12 +136,12 @@ static bool follow(struct ig_library_region *p) {
     if (c->spatial && c->node.n_in > 2 && c->node.in[2] != IG_NO_VALUE && !take_summand(p, c->node.in[2])) return false;
     for (int i = 0; i < 2 && uncast(p, v) != c->node.out; i++) {
         const struct ig_node *n = def_of(p, uncast(p, v), IG_OP_add);
-        if (!n || !same_dims(p, n->out)) return false;
+        if (!n || !same_dims(p, n->out)) break;
         int summand = take_summand(p, n->in[1]) ? 1 : take_summand(p, n->in[0]) ? 0 : -1;
         if (summand < 0) return false;
         v = n->in[1 - summand];
     }
-    return uncast(p, v) == c->node.out;
+    return uncast(p, v) == c->node.out || take_scaled(p, uncast(p, v));
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
@@ -122,45 +150,65 @@ static uint32_t operand(const struct ig_library_region *p, ig_value v) {
     return v == IG_NO_VALUE ? IG_LIBRARY_NO_OPERAND : (uint32_t)p->c->lower.buffer_of[v];
 }
 
+/* Does the library sum up products of these types as the contraction does? */
+static bool choose_sums(struct ig_library_region *p, enum ingot_dtype a, enum ingot_dtype b) {
+    int64_t math = ig_attr_int(p->c->graph, &p->c->node, IG_ATTR_math);
+    enum ig_cuda_math bytes;
+    if (ingot_dtype_size(a) > 1) {
+        p->call->rounded = a == INGOT_F32 && math == IG_MATH_TF32;
+        return p->c->dtype == INGOT_F32;
+    }
+    if (!ig_cuda_math_of_bytes(a, b, p->c->target->sm, &bytes)) return false;
+    if (bytes == IG_CUDA_I8) return p->c->dtype == INGOT_I32;
+    p->call->rounded = math == IG_MATH_FAST;
+    return p->c->dtype == INGOT_F32 && p->call->rounded;
+}
+
 static bool choose_types(struct ig_library_region *p) {
     bool rounds = false;
     struct ig_graph *g = p->c->graph;
     const struct ig_node *n = &p->c->node;
-    enum ingot_dtype in = ig_type_of(g, n->in[0])->dtype, out = ig_type_of(g, p->c->region->outputs.at[0])->dtype;
-    if (in != ig_type_of(g, n->in[1])->dtype || p->c->dtype != INGOT_F32) return false;
+    enum ingot_dtype a = ig_type_of(g, n->in[0])->dtype, b = ig_type_of(g, n->in[1])->dtype;
+    enum ingot_dtype out = ig_type_of(g, p->c->region->outputs.at[0])->dtype;
+    if (!choose_sums(p, a, b)) return false;
     if (p->addend != IG_NO_VALUE && ig_type_of(g, p->addend)->dtype != out) return false;
     if (p->bias != IG_NO_VALUE && ig_type_of(g, p->bias)->dtype != out) {
         if (!ig_info(g, p->bias)->is_const || ig_type_of(g, p->bias)->dtype != INGOT_F32) return false;
         rounds = true;
     }
-    p->call->in_type = in;
+    p->call->a_type = a;
+    p->call->b_type = b;
     p->call->out_type = out;
-    p->call->rounded = in == INGOT_F32 && ig_attr_int(g, n, IG_ATTR_math) == IG_MATH_TF32;
+    p->call->factor = operand(p, p->factor);
     p->call->bias = operand(p, p->bias);
     if (rounds) ig_library_adapt(p->c->kernel, p->call->bias);
     p->call->addend = operand(p, p->addend);
     p->call->out = operand(p, p->c->region->outputs.at[0]);
-    return ig_library_call_error(p->call) == NULL;
+    return true;
 }
 
 bool ig_library_region_init(struct ig_library_region *region, struct ig_contract *c, enum ig_library library,
                             enum ig_library_operation operation) {
-    *region = (struct ig_library_region){c, IG_NEW(c->k->job, struct ig_library_call), IG_NO_VALUE, IG_NO_VALUE};
+    *region =
+        (struct ig_library_region){c, IG_NEW(c->k->job, struct ig_library_call), IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE};
     region->call->library = library;
     region->call->operation = operation;
     region->call->choice = (uint32_t)c->choice;
+    region->call->scale = 1;
     if (c->spatial && !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     return follow(region) && choose_types(region);
 }
 
-void ig_library_region_finish(struct ig_library_region *region, const ig_dim *sizes, int choices) {
+bool ig_library_region_finish(struct ig_library_region *region, const ig_dim *sizes, int choices) {
     struct ig_contract *c = region->c;
+    if (ig_library_call_error(region->call)) return false;
     c->choices = choices;
-    if (c->choice >= choices) return;
+    if (c->choice >= choices) return true;
     c->k->dim_params.count = 0;
     for (uint32_t i = 0; i < ig_library_size_count(region->call); i++)
         IG_PUSH(c->k->job, &c->k->dim_params, sizes[i]);
     c->kernel->library = region->call;
     c->kernel->tiles = ig_dim_const(c->graph->dims, 1);
     c->kernel->tactic = ig_format(c->k->job, "%s, choice %d", ig_library_name(region->call->library), c->choice + 1);
+    return true;
 }

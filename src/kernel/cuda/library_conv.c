@@ -70,7 +70,7 @@ static bool is_padding(struct ig_contract *c, const ig_dim *sizes) {
  * engines at run time, which takes seconds per new shape. */
 static bool has_engine(const struct ig_library_region *r) {
     bool follows = r->addend != IG_NO_VALUE || r->call->activation;
-    return r->call->in_type == r->call->out_type && (r->bias != IG_NO_VALUE || !follows);
+    return r->call->a_type == r->call->out_type && (r->bias != IG_NO_VALUE || !follows);
 }
 
 bool ig_cuda_contract_convolution(struct ig_contract *c) {
@@ -85,6 +85,5 @@ bool ig_cuda_contract_convolution(struct ig_contract *c) {
     r.call->a = (uint32_t)c->lower.buffer_of[c->node.in[0]];
     r.call->b = (uint32_t)c->lower.buffer_of[c->node.in[1]];
     ig_library_adapt(c->kernel, r.call->b);
-    ig_library_region_finish(&r, sizes, CHOICES);
-    return true;
+    return ig_library_region_finish(&r, sizes, CHOICES);
 }

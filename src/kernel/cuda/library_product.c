@@ -30,8 +30,8 @@ static bool find_matrices(struct ig_library_region *p, ig_dim *sizes) {
     ig_dim batch = ig_cuda_batch(c), rows = ig_cuda_rows(c);
     bool one = ig_contract_const(c, batch, 0) == 1;
     ig_x b = one ? ig_contract_int(c, 0) : ig_x_free_var(c->k, batch);
-    enum ingot_dtype element = (enum ingot_dtype)p->call->in_type;
-    struct ig_cuda_source first = ig_cuda_source_a(c, b, element), second = ig_cuda_source_b(c, b, element);
+    struct ig_cuda_source first = ig_cuda_source_a(c, b, (enum ingot_dtype)p->call->a_type);
+    struct ig_cuda_source second = ig_cuda_source_b(c, b, (enum ingot_dtype)p->call->b_type);
     if ((first.kind != IG_CUDA_ALONG && first.kind != IG_CUDA_ACROSS) ||
         (second.kind != IG_CUDA_ALONG && second.kind != IG_CUDA_ACROSS))
         return false;
@@ -52,12 +52,32 @@ static bool find_matrices(struct ig_library_region *p, ig_dim *sizes) {
            place(c, &second, b, &sizes[IG_LIBRARY_B_STEP], &sizes[IG_LIBRARY_B_OFFSET]);
 }
 
+/* The library multiplies bytes, and floats of 8 bits, only where these sizes are multiples of what its tensor cores take. */
+static bool are_whole(const struct ig_library_region *p, const ig_dim *sizes) {
+    static const enum ig_library_size of[] = {IG_LIBRARY_COLUMNS, IG_LIBRARY_DEPTH,   IG_LIBRARY_A_LD,
+                                              IG_LIBRARY_B_LD,    IG_LIBRARY_A_STEP,  IG_LIBRARY_A_OFFSET,
+                                              IG_LIBRARY_B_STEP,  IG_LIBRARY_B_OFFSET};
+    struct ig_dims *dims = p->c->graph->dims;
+    bool integer = ig_library_is_integer(p->call);
+    if (!integer && !ig_library_is_float8(p->call)) return true;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (!ig_dim_divides(dims, ig_dim_const(dims, integer ? 4 : 16), sizes[of[i]])) return false;
+    }
+    return true;
+}
+
+/* Can sums of integers leave 32 bits? What becomes of them then is not documented. */
+static bool may_overflow(const struct ig_library_region *p) {
+    int64_t lo, hi;
+    ig_dim_range(p->c->graph->dims, p->c->depth, &lo, &hi);
+    return ig_library_is_integer(p->call) && hi > INT32_MAX / (128 * 128);
+}
+
 bool ig_cuda_contract_product(struct ig_contract *c) {
     struct ig_library_region p;
     ig_dim sizes[IG_LIBRARY_SIZES];
     if (c->has_twin || (c->spatial && c->groups != 1)) return false;
     if (!ig_library_region_init(&p, c, IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT) || !find_matrices(&p, sizes))
         return false;
-    ig_library_region_finish(&p, sizes, CHOICES);
-    return true;
+    return are_whole(&p, sizes) && !may_overflow(&p) && ig_library_region_finish(&p, sizes, CHOICES);
 }

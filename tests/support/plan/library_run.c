@@ -19,8 +19,9 @@ uint32_t library_run_begin(struct library_run *r, struct ig_library_call call) {
     memset(r, 0, sizeof *r);
     library_open(&r->on, call.library);
     fill(r);
-    call.a = 0, call.b = 1, call.bias = 2, call.out = 3, call.addend = IG_LIBRARY_NO_OPERAND;
-    call.in_type = call.out_type = INGOT_F32;
+    call.a = 0, call.b = 1, call.bias = 2, call.out = 3, call.addend = call.factor = IG_LIBRARY_NO_OPERAND,
+    call.scale = 1;
+    call.a_type = call.b_type = call.out_type = INGOT_F32;
     call.activation = IG_LIBRARY_RELU;
     r->on.call = call;
     tiny_init(t);

@@ -120,7 +120,8 @@ static const struct ig_plan_kernel kernels[] = {
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0, 0, {{0}}, 0},
 };
 static const struct ig_library_call calls[] = {
-    {IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT, 2, 0, 1, 2, NONE, 3, INGOT_F16, INGOT_F32, 0, 1, 0, IG_LIBRARY_RELU},
+    {IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT, 2, 0, 1, 2, NONE, 3, NONE, 0.5F, INGOT_F16, INGOT_F16, INGOT_F32, 0, 1, 0,
+     IG_LIBRARY_RELU},
 };
 static const struct ig_collective collectives[] = {{IG_ALL_GATHER, INGOT_F32, 0, 0}, {IG_SEND, INGOT_F16, 0, 1}};
 static const struct ig_subplan subplans[] = {
