@@ -1,5 +1,5 @@
 /*
- * Matrices of codes of 4 or 8 bits, with a scale for each block of the depth: how matmul_blocks (ops.def) stores them.
+ * Matrices of codes of 4 or 8 bits, integers or floats, with a scale for each block of the depth: how matmul_blocks (ops.def) stores them.
  *
  * In bytes as kernels read them, the columns [n] of the depth [k] are cut into chunks, padded with zeros:
  *
@@ -33,7 +33,7 @@ static inline int64_t ig_blocks_columns(enum ig_blocks_form form, int64_t n) {
     return form == IG_BLOCKS_FRAGMENTS ? (n + 15) / 16 * 16 : n;
 }
 
-/* codes u8 [n, k], scale and zero [n, ceil(k/block)], zero and table may be IG_NO_VALUE: the product in the plain form. */
+/* codes u8, f8e4m3fn or f8e5m2 [n, k], scale and zero [n, ceil(k/block)], zero and table may be IG_NO_VALUE: the product in the plain form. */
 struct ig_blocks {
     ig_value codes, scale, zero, table;
     int bits;

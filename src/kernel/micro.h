@@ -94,6 +94,7 @@ struct ig_micro_blocks {
     int64_t depth, block, offset; /* as in matmul_blocks */
     enum ingot_dtype weight;      /* f32, f16 or bf16: what weights are rounded to */
     enum ingot_dtype scale, zero; /* f32, f16, bf16, u8 or i8; zero may be NONE */
+    enum ingot_dtype codes;       /* u8; of 8 bits also f8e4m3fn or f8e5m2 */
     bool table;
 };
 

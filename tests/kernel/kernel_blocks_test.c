@@ -11,7 +11,8 @@
 #include "support/check/kernel_cases.h"
 #include "support/check/rewrite_check.h"
 
-enum zero { NO_ZERO, BYTES, FLOATS };
+/* Zero points; or none, and codes that are floats. */
+enum zero { NO_ZERO, BYTES, FLOATS, CODES_E4M3, CODES_E5M2 };
 
 struct product {
     int64_t rows; /* -1: the symbol "s0" */
@@ -19,7 +20,7 @@ struct product {
     int bits;
     int64_t block;
     enum zero zero;
-    bool table, hostile; /* hostile: NaN, infinities and denormals among the scales */
+    bool table, hostile; /* hostile: NaN, infinities and denormals among the scales, NaN among codes of floats */
     enum ingot_dtype a, scale;
 };
 
@@ -50,6 +51,17 @@ static const struct product products[] = {
     {2, 140, 40, 8, 32, BYTES, false, true, INGOT_F32, INGOT_F32},
     {1, 140, 24, 4, 32, BYTES, false, true, INGOT_F16, INGOT_F16},
     {2, 70, 20, 8, 16, NO_ZERO, false, true, INGOT_BF16, INGOT_F32},
+    {1, 256, 48, 8, 32, CODES_E4M3, false, false, INGOT_F32, INGOT_BF16},
+    {3, 200, 17, 8, 64, CODES_E5M2, false, false, INGOT_F32, INGOT_F32},
+    {-1, 160, 33, 8, 32, CODES_E4M3, false, false, INGOT_F32, INGOT_F16},
+    {2, 77, 19, 8, 77, CODES_E4M3, false, true, INGOT_F32, INGOT_F32},
+    {2, 77, 19, 8, 16, CODES_E5M2, false, true, INGOT_F32, INGOT_BF16},
+    {1, 256, 48, 8, 32, CODES_E4M3, false, false, INGOT_F16, INGOT_BF16},
+    {3, 192, 40, 8, 32, CODES_E5M2, false, false, INGOT_F16, INGOT_F16},
+    {9, 136, 24, 8, 32, CODES_E4M3, false, true, INGOT_F16, INGOT_BF16},
+    {2, 64, 20, 8, 16, CODES_E4M3, false, true, INGOT_BF16, INGOT_BF16},
+    {5, 160, 32, 8, 32, CODES_E5M2, false, true, INGOT_BF16, INGOT_F32},
+    {4, 160, 32, 4, 32, NO_ZERO, true, false, INGOT_F16, INGOT_BF16},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -63,6 +75,24 @@ static ig_value codes_of(struct ig_graph *g, int64_t rows, int64_t columns, int 
     }
     struct ig_data data = {.bytes = bytes, .size = size};
     return ig_build_constant(g, INGOT_U8, 2, dims, &data);
+}
+
+/* Floats of 8 bits from codes. Those that are not finite are in every fifth column, or nowhere. */
+static ig_value floats_of(struct ig_graph *g, const struct product *p) {
+    enum ingot_dtype dtype = p->zero == CODES_E4M3 ? INGOT_F8E4M3FN : INGOT_F8E5M2;
+    int64_t dims[] = {p->columns, p->depth};
+    size_t size = (size_t)(dims[0] * dims[1]);
+    uint8_t *bytes = IG_NEW_ARRAY(g->job, uint8_t, size);
+    uint32_t seed = 5;
+    int largest = dtype == INGOT_F8E4M3FN ? 0x7e : 0x7b;
+    for (size_t i = 0; i < size; i++) {
+        seed = seed * 1664525 + 1013904223;
+        bytes[i] = (uint8_t)(seed >> 24);
+        bool kept = p->hostile && i / (size_t)p->depth % 5 == 2;
+        if (!kept && (bytes[i] & 0x7f) > largest) bytes[i] &= 0x83;
+    }
+    struct ig_data data = {.bytes = bytes, .size = size};
+    return ig_build_constant(g, dtype, 2, dims, &data);
 }
 
 /* Scales of both signs, some of them not finite. */
@@ -82,7 +112,8 @@ static void build_product(struct ig_graph *g, const void *argument) {
             entries[] = {16};
     ig_value a = input(g, "a", p->a, 2, a_dims);
     struct ig_blocks b = {.bits = p->bits, .block = p->block, .zero = IG_NO_VALUE, .table = IG_NO_VALUE};
-    b.codes = codes_of(g, p->columns, p->depth, (1 << p->bits) - 1, (uint32_t)p->depth);
+    bool floats = p->zero == CODES_E4M3 || p->zero == CODES_E5M2;
+    b.codes = floats ? floats_of(g, p) : codes_of(g, p->columns, p->depth, (1 << p->bits) - 1, (uint32_t)p->depth);
     b.scale = p->hostile ? hostile_scales(g, dims) : random_constant(g, INGOT_F32, 2, dims, 2);
     b.scale = ig_build_cast(g, b.scale, p->scale);
     if (p->zero == BYTES) b.zero = codes_of(g, dims[0], dims[1], (1 << p->bits) - 1, 3);
@@ -142,7 +173,20 @@ static void epilogues(void **state) {
 
 /* ---- As models have them: which products keep their weights narrow, and that the results are the same ---- */
 
-enum form { NBITS, BNB4, PER_TENSOR, PER_COLUMN, PER_DEPTH, BLOCKED, BLOCKED_TURNED, QKV };
+enum form {
+    NBITS,
+    BNB4,
+    PER_TENSOR,
+    PER_COLUMN,
+    PER_DEPTH,
+    BLOCKED,
+    BLOCKED_TURNED,
+    QKV,
+    MXFP8,
+    MXFP8_WIDE,
+    MXFP4,
+    NVFP4
+};
 
 struct imported {
     enum form form;
@@ -160,6 +204,11 @@ static const struct imported imported[] = {
     {PER_COLUMN, 8, 2, 48, 20, 0, true, 1},       {PER_DEPTH, 8, 2, 48, 20, 0, true, 0},
     {BLOCKED, 8, 3, 100, 20, 32, true, 1},        {BLOCKED, 8, 3, 100, 20, 8, true, 0},
     {BLOCKED_TURNED, 8, 1, 100, 20, 48, true, 1}, {QKV, 4, 1, 64, 16, 32, true, 1},
+    {MXFP8, 8, 1, 128, 20, 32, false, 2},         {MXFP8, 8, 3, 96, 24, 32, true, 2},
+    {MXFP8_WIDE, 8, 2, 128, 20, 32, false, 2},    {MXFP4, 4, 1, 160, 33, 32, false, 2},
+    {MXFP4, 4, 5, 96, 16, 32, true, 2},           {NVFP4, 4, 1, 128, 24, 16, false, 2},
+    {NVFP4, 4, 4, 80, 20, 16, true, 2},           {NVFP4, 4, 64, 64, 16, 16, false, 0},
+    {MXFP8, 8, 2, 64, 16, 8, false, 0},
 };
 enum { IMPORTED = sizeof imported / sizeof *imported };
 
@@ -230,6 +279,49 @@ static ig_value dequantized(struct ig_graph *g, const struct imported *m, ig_val
     return ig_build_matmul(g, a, turned ? ig_build_transpose(g, w, turn) : w, INGOT_F32);
 }
 
+static ig_value bytes_of(struct ig_graph *g, enum ingot_dtype dtype, const int64_t *dims, int mask, int plus,
+                         uint32_t seed) {
+    size_t size = (size_t)(dims[0] * dims[1]);
+    uint8_t *bytes = IG_NEW_ARRAY(g->job, uint8_t, size);
+    for (size_t i = 0; i < size; i++) {
+        seed = seed * 1664525 + 1013904223;
+        bytes[i] = (uint8_t)((int)(seed >> 24 & (uint32_t)mask) + plus);
+    }
+    struct ig_data data = {.bytes = bytes, .size = size};
+    return ig_build_constant(g, dtype, 2, dims, &data);
+}
+
+/* The microscaling formats, and NVFP4: weights, perhaps as their transpose, and scales as they are stored. Scales are around 1; of
+ * those that are powers of two, a line is of NaN and one of the least. */
+static ig_value microscaled(struct ig_graph *g, const struct imported *m, ig_value a, bool turned) {
+    static const int64_t turn[] = {1, 0};
+    bool powers = m->form != NVFP4;
+    int axis = turned ? 1 : 0, line = 1 - axis;
+    enum ingot_dtype dtype = m->form == MXFP8 ? INGOT_F8E4M3FN : m->form == MXFP8_WIDE ? INGOT_F8E5M2 : INGOT_F4E2M1;
+    int64_t dims[] = {m->depth, m->depth}, scales[2];
+    dims[line] = scales[line] = m->columns;
+    scales[axis] = (m->depth + m->block - 1) / m->block;
+    int mask = dtype == INGOT_F4E2M1 ? 0xf : dtype == INGOT_F8E4M3FN ? 0xf7 : 0xbb; /* no NaN */
+    ig_value in[] = {bytes_of(g, dtype, dims, mask, 0, 3), IG_NO_VALUE, IG_NO_VALUE};
+    if (powers) {
+        int64_t one[] = {scales[0], scales[1]}, rest[] = {scales[0], scales[1]};
+        one[line] = 1;
+        rest[line] -= 2;
+        ig_value parts[] = {bytes_of(g, INGOT_F8E8M0, one, 0, 0xff, 0), bytes_of(g, INGOT_F8E8M0, one, 0, 0, 0),
+                            bytes_of(g, INGOT_F8E8M0, rest, 7, 124, 4)};
+        in[1] = ig_build_concat(g, parts, 3, line);
+    } else {
+        ig_value whole[] = {bytes_of(g, INGOT_F8E4M3FN, scales, 7, 0x30, 4), ig_build_scalar(g, INGOT_F32, 0.0371)};
+        in[1] = apply(g, "DequantizeLinear", whole, 2, NULL);
+    }
+    ig_value zero = ig_build_broadcast(g, ig_build_scalar(g, INGOT_F32, 0), ig_type_of(g, in[1])->dim, 2);
+    if (m->zero) in[2] = ig_build_cast(g, zero, dtype);
+    const struct ingot_attribute attributes[] = {
+        of_int("axis", axis), of_int("block_size", m->block), of_int("output_dtype", powers ? 1 : 0), {0}};
+    ig_value w = apply(g, "DequantizeLinear", in, m->zero ? 3 : 2, attributes);
+    return ig_build_matmul(g, a, turned ? ig_build_transpose(g, w, turn) : w, INGOT_F32);
+}
+
 static void build_imported(struct ig_graph *g, const void *argument) {
     const struct imported *m = argument;
     int64_t dims[] = {m->rows, m->depth}, halves[] = {1, 2, 8};
@@ -243,9 +335,11 @@ static void build_imported(struct ig_graph *g, const void *argument) {
     }
     if (m->form == QKV) return;
     ig_build_output(g, "y",
-                    m->form == NBITS  ? nbits(g, m, a, 1)
-                    : m->form == BNB4 ? bnb4(g, m, a)
-                                      : dequantized(g, m, a));
+                    m->form == NBITS   ? nbits(g, m, a, 1)
+                    : m->form == BNB4  ? bnb4(g, m, a)
+                    : m->form >= MXFP8 ? microscaled(g, m, a, false)
+                                       : dequantized(g, m, a));
+    if (m->form >= MXFP8) ig_build_output(g, "turned", microscaled(g, m, a, true));
 }
 
 static void count_products(struct ig_job *job, void *argument) {

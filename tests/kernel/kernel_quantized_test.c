@@ -53,6 +53,70 @@ static void build_dequantize(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "half", apply(g, "DequantizeLinear", one, 3, attributes));
 }
 
+/* ---- Microscaling formats and NVFP4: blocks with scales of 8 bits ---- */
+
+/* Any scales, so every power of two, and NaN. */
+static void build_powers(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    static const int64_t sizes[] = {-1, 70}, scales[] = {-1, 3};
+    ig_value in[] = {input(g, "x", INGOT_F32, 2, sizes), input(g, "scale", INGOT_F8E8M0, 2, scales), IG_NO_VALUE};
+    in[2] = ig_build_broadcast(g, zero_of(g, dtype, 0), ig_type_of(g, in[1])->dim, 2);
+    const struct ingot_attribute attributes[] = {
+        attribute_int("block_size", 32), attribute_int("axis", -1), attribute_int("output_dtype", 0), {0}};
+    ig_build_output(g, "quantized", apply(g, "QuantizeLinear", in, 3, attributes));
+    const struct ingot_attribute to_f32[] = {
+        attribute_int("block_size", 32), attribute_int("axis", -1), attribute_int("output_dtype", 1), {0}};
+    in[0] = input(g, "q", dtype, 2, sizes);
+    ig_build_output(g, "wide", apply(g, "DequantizeLinear", in, 3, to_f32));
+    const struct ingot_attribute to_f16[] = {
+        attribute_int("block_size", 32), attribute_int("axis", -1), attribute_int("output_dtype", 10), {0}};
+    ig_build_output(g, "half", apply(g, "DequantizeLinear", in, 2, to_f16));
+}
+
+/* A quantiser of activations: the largest magnitude of each block of 16 or 32 becomes its scale, which is rounded down to a power
+ * of two as "OCP Microscaling Formats" 1.0, 6.3, says, or to f8e4m3fn below one scale for all (NVFP4). */
+static void build_quantizer(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    static const int64_t sizes[] = {-1, 64}, last[] = {2}, all[] = {0, 1};
+    bool fp4 = dtype == INGOT_F4E2M1;
+    int64_t block = fp4 ? 16 : 32;
+    ig_value x = input(g, "x", INGOT_F32, 2, sizes), scale;
+    ig_dim rows = ig_type_of(g, x)->dim[0], blocks[] = {rows, number(g, 64 / block), number(g, block)};
+    ig_value size = ig_map1(g, IG_OP_abs, x);
+    ig_value most = ig_build_reduce(g, IG_OP_reduce_max, ig_build_reshape(g, size, blocks, 3), last, 1);
+    most = ig_build_reshape(g, most, blocks, 2);
+    if (fp4) {
+        ig_value whole = ig_build_reshape(g, ig_build_reduce(g, IG_OP_reduce_max, size, all, 2), NULL, 0);
+        whole = ig_map2(g, IG_OP_div, whole, number_of(g, 448 * 6));
+        scale = ig_map2(g, IG_OP_div, ig_map2(g, IG_OP_div, most, number_of(g, 6)), whole);
+        scale = ig_build_cast_saturating(g, scale, INGOT_F8E4M3FN);
+        ig_build_output(g, "scale", scale);
+        scale = apply(g, "DequantizeLinear", (ig_value[]){scale, whole}, 2, NULL);
+    } else {
+        double largest = dtype == INGOT_F8E5M2 ? 0x1p15 : 0x1p8;
+        scale = ig_build_cast_saturating(g, ig_map2(g, IG_OP_div, most, number_of(g, largest)), INGOT_F8E8M0);
+        ig_build_output(g, "scale", scale);
+    }
+    ig_value zero = ig_build_broadcast(g, zero_of(g, dtype, 0), ig_type_of(g, scale)->dim, 2);
+    const struct ingot_attribute attributes[] = {
+        attribute_int("block_size", block), attribute_int("axis", 1), attribute_int("output_dtype", fp4 ? 0 : 1), {0}};
+    ig_value q = apply(g, "QuantizeLinear", (ig_value[]){x, scale, zero}, 3,
+                       (struct ingot_attribute[]){attribute_int("block_size", block), attribute_int("axis", 1), {0}});
+    ig_build_output(g, "q", q);
+    ig_build_output(g, "back", apply(g, "DequantizeLinear", (ig_value[]){q, scale}, 2, attributes));
+}
+
+static void microscaling(void **state) {
+    static const enum ingot_dtype formats[] = {INGOT_F8E4M3FN, INGOT_F8E5M2, INGOT_F4E2M1};
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        add_case(ingot_dtype_name(formats[t]), build_powers, &formats[t], 0, GRAPH_HOSTILE | GRAPH_EACH);
+        add_case(ingot_dtype_name(formats[t]), build_quantizer, &formats[t], 0, GRAPH_HOSTILE | GRAPH_EACH);
+        add_case(ingot_dtype_name(formats[t]), build_quantizer, &formats[t], 0, GRAPH_EACH);
+    }
+    check_all();
+}
+
 static void quantization(void **state) {
     (void)state;
     for (int t = 0; t < QUANTIZED; t++) {
@@ -177,6 +241,7 @@ static void block_weights(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantization),
+        cmocka_unit_test(microscaling),
         cmocka_unit_test(operators),
         cmocka_unit_test(block_weights),
     };

@@ -6,7 +6,8 @@
  * two with AVX2, made anew for each block of the depth; a shift brings the next 16 codes into the lowest bits of the words,
  * and one permutation by them gives the weights, whose upper bits it ignores. So any table costs the same, and the values
  * are exactly those of the reference. Codes of 8 bits are widened, converted and scaled; with AVX2 those of 4 bits too, unless
- * they have a table, since choosing between two permutations takes longer.
+ * they have a table, since choosing between two permutations takes longer. Floats of 8 bits are shifted to where f32 has its
+ * exponent and fraction, without passing through f32's subnormal numbers, which are slow.
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
@@ -106,6 +107,20 @@ static void print_pick(const struct printer *p) {
     }
 }
 
+/* Floats of 8 bits as f32. Those below their least normal number begin as that number and more, from which it is subtracted. */
+static void print_floats(const struct printer *p) {
+    const char *n = p->name;
+    bool e4m3 = p->b->codes == INGOT_F8E4M3FN;
+    int shift = e4m3 ? 20 : 21, normal = e4m3 ? 8 : 4, exponent = e4m3 ? 120 : 112, largest = e4m3 ? 0x7e : 0x7b;
+    ig_text_printf(p->text,
+                   "    const %s_i size = words & 127, sign = (words & 128) << 24;\n"
+                   "    const %s_i small = size < %d, beyond = size > %d;\n"
+                   "    const %s_i bits = (size << %d) + %d + (small & %d);\n"
+                   "    const %s_v value = (%s_v)(bits | (beyond & 0x7f800000)) - (%s_v)(small & %d);\n"
+                   "    return (%s_v)((%s_i)value | sign);\n}\n",
+                   n, n, normal, largest, n, shift, exponent << 23, 1 << 23, n, n, n, (exponent + 1) << 23, n, n);
+}
+
 /* NAME_wide: codes of 8 bits as numbers. Of gcc, convertvector would take many instructions. */
 static void print_wide(const struct printer *p) {
     const char *n = p->name;
@@ -123,7 +138,11 @@ static void print_wide(const struct printer *p) {
         ig_text_printf(p->text, "512_mask((chars)bytes, (%s_i){0}, (unsigned short)-1)", n);
     else
         ig_text_add(p->text, "256((chars)both)");
-    ig_text_printf(p->text, ";\n#endif\n    return __builtin_convertvector(words, %s_v);\n}\n", n);
+    ig_text_add(p->text, ";\n#endif\n");
+    if (p->b->codes == INGOT_U8)
+        ig_text_printf(p->text, "    return __builtin_convertvector(words, %s_v);\n}\n", n);
+    else
+        print_floats(p);
 }
 
 static void print_sum(const struct printer *p) {

@@ -2,7 +2,7 @@
 // into registers, 16 bytes a thread, which are a thread's part of the first operand of four instructions of the tensor cores
 // (of 4 bits; of 8 bits, two), whose rows are columns of the weights. They are dequantised there, in pairs, by the same roundings
 // as in the reference: subtractions are exact, since 1024 + c is the half whose bits are 0x6400 | c, and 128 + c the bfloat
-// 0x4300 | c for c < 16. Rows are the columns of the instructions. The depths of an instruction are those of a thread in the order of its
+// 0x4300 | c for c < 16; floats of 8 bits are halves whose exponents are too small, or are cut off. Rows are the columns of the instructions. The depths of an instruction are those of a thread in the order of its
 // codes, of both operands alike.
 
 constexpr int THREAD_DEPTHS = BITS == 4 ? 16 : 8, CHUNK = 4 * THREAD_DEPTHS, CHUNKS = (DEPTH + CHUNK - 1) / CHUNK;
@@ -10,18 +10,20 @@ constexpr int PRODUCTS = THREAD_DEPTHS / 4, BN = 16 * WARPS_N, BLOCK_THREADS = 3
 
 // The scales and zero points of a thread's two columns for a chunk: as pairs of equal halves, or as floats.
 struct factors {
-    unsigned scale[2]; // a half; with WIDE_SCALE, a float's bits
+    unsigned scale[2]; // of the element's type; with WIDE_SCALE, a float's bits
     unsigned zero[2];
 };
 
 __device__ __forceinline__ unsigned twice(unsigned half) {
     return half * 0x10001;
 }
-__device__ __forceinline__ float widen(unsigned half) {
-    if constexpr (MATH == BF16) return __uint_as_float(half << 16);
+__device__ __forceinline__ float from_half(unsigned half) {
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((unsigned short)half));
     return wide;
+}
+__device__ __forceinline__ float widen(unsigned half) {
+    return MATH == BF16 ? __uint_as_float(half << 16) : from_half(half);
 }
 __device__ __forceinline__ unsigned pack(float low, float high) {
     unsigned word;
@@ -95,6 +97,24 @@ __device__ __forceinline__ unsigned from_bytes(unsigned word, int which, const f
     return pack((low - from) * scale, (high - from) * scale);
 }
 
+// Two floats of 8 bits, in bits 0 to 7 and 16 to 23, as halves. Those of f8e4m3fn are 2^8 times as large as the halves with their
+// exponents; NaN of theirs is the largest.
+__device__ __forceinline__ unsigned halves_of(unsigned codes) {
+    if constexpr (CODES == E5M2) return codes << 8;
+    const unsigned size = codes & 0x007f007f, nan = (size + 0x00010001) >> 7 & 0x00010001;
+    unsigned word;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(word) : "r"(size << 7), "r"(0x5c005c00u));
+    return word | nan * 0x7fff | (codes & 0x00800080) << 8;
+}
+
+// Weights from two of them, bytes 2 * which and 2 * which + 1 of a word.
+__device__ __forceinline__ unsigned from_floats(unsigned word, int which, const factors &by, int column) {
+    const unsigned pair = halves_of(__byte_perm(word, 0, which ? 0x4342 : 0x4140));
+    if constexpr (MATH == F16) return scaled(pair, by, column);
+    const float scale = scale_of(by, column);
+    return pack(from_half(pair & 0xffff) * scale, from_half(pair >> 16) * scale);
+}
+
 // What a thread reads of the weights: every WARPS_K-th chunk of the depth of 16 columns.
 struct weights {
     const char *codes;
@@ -106,7 +126,7 @@ struct weights {
         const int lane = threadIdx.x % 32;
         inside = column < COLUMNS;
         codes = (const char *)all + ((long long)(column / 16) * CHUNKS * 32 + lane) * 16;
-        scales = (const char *)scale + (long long)(column + lane / 4) * (WIDE_SCALE ? 4 : 2);
+        scales = (const char *)scale + (long long)(column + lane / 4) * SCALE_BYTES;
         zeros = (const unsigned char *)zero + column + lane / 4;
     }
     // Depths of a chunk beyond the last have a scale of 0.
@@ -119,10 +139,10 @@ struct weights {
         for (int column = 0; column < 2; column++) {
             f.scale[column] = f.zero[column] = 0;
             if (!exists) continue;
-            if constexpr (WIDE_SCALE)
+            if constexpr (SCALE_BYTES == 4)
                 f.scale[column] = ((const unsigned *)scales)[at + column * 8];
             else
-                f.scale[column] = ((const unsigned short *)scales)[at + column * 8];
+                f.scale[column] = (unsigned)((const unsigned short *)scales)[at + column * 8] << (WIDE_SCALE ? 16 : 0);
             if constexpr (ZERO) f.zero[column] = zeros[at + column * 8];
         }
         return f;
@@ -184,8 +204,9 @@ struct sums {
 #pragma unroll
                 for (int pair = 0; pair < 2; pair++)
                     left[p][column + 2 * pair] =
-                        BITS == 4 ? from_nibbles(word[column][p / 2] >> (p % 2 * 2 + pair) * 4, by, column, entry)
-                                  : from_bytes(word[column][p], pair, by, column);
+                        BITS == 4      ? from_nibbles(word[column][p / 2] >> (p % 2 * 2 + pair) * 4, by, column, entry)
+                        : CODES != U8 ? from_floats(word[column][p], pair, by, column)
+                                      : from_bytes(word[column][p], pair, by, column);
 #pragma unroll
         for (int n = 0; n < BM / 8; n++) {
             elements right;

@@ -1,4 +1,5 @@
 /* matmul_blocks: the matrix is dequantised as the contraction fetches it (ops.def says by which rounding). */
+#include "base/narrow.h"
 #include "ir/blocks.h"
 #include "ir/eval/eval_contract.h"
 
@@ -27,8 +28,9 @@ static float element(const struct product *p, const struct ig_view *of, int64_t 
 static double weight(const struct product *p, int64_t column, int64_t at) {
     struct ig_blocks_place place = ig_blocks_place(p->form, p->bits, p->base.depth, column, at);
     int code = ((const uint8_t *)p->codes.data)[place.byte] >> place.shift & ((1 << p->bits) - 1);
-    float value = p->table.dtype != INGOT_DTYPE_NONE ? ((const float *)(const void *)p->table.data)[code]
-                                                     : (float)(code - p->offset);
+    float value = p->table.dtype != INGOT_DTYPE_NONE   ? ((const float *)(const void *)p->table.data)[code]
+                  : ig_narrow_is_float(p->codes.dtype) ? ig_narrow_to_f32(p->codes.dtype, (uint8_t)code)
+                                                       : (float)(code - p->offset);
     if (p->zero.dtype != INGOT_DTYPE_NONE) value -= element(p, &p->zero, column, at / p->block);
     value *= element(p, &p->scale, column, at / p->block);
     if (p->a.dtype == INGOT_F32) return value;

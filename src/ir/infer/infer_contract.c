@@ -107,7 +107,10 @@ static void check_codes(struct ig_infer *x, enum ig_blocks_form form, int bits, 
     ig_dim plain[] = {n, k}, lanes[] = {n, chunks, ig_dim_const(d, 64)},
            fragments[] = {tiles, chunks, ig_dim_const(d, 32), ig_dim_const(d, 16)};
     const ig_dim *dims = form == IG_BLOCKS_PLAIN ? plain : form == IG_BLOCKS_LANES ? lanes : fragments;
-    ig_infer_dtype(x, 1, INGOT_U8);
+    bool is_float = codes->dtype == INGOT_F8E4M3FN || codes->dtype == INGOT_F8E5M2;
+    if (!is_float) ig_infer_dtype(x, 1, INGOT_U8);
+    if (is_float && (bits != 8 || ig_infer_int(x, IG_ATTR_offset) != 0 || ig_infer_has(x, 4)))
+        ig_infer_fail(x, "codes of %s with fewer bits, an offset or a table", ingot_dtype_name(codes->dtype));
     int rank = form == IG_BLOCKS_PLAIN ? 2 : form == IG_BLOCKS_LANES ? 3 : 4;
     ig_infer_rank(x, 1, rank);
     for (int i = 0; i < rank; i++)

@@ -42,6 +42,8 @@ static bool is_plain(const struct ig_contract *c, uint32_t input) {
     case INGOT_BF16:
     case INGOT_U8:
     case INGOT_I8: return true;
+    case INGOT_F8E4M3FN:
+    case INGOT_F8E5M2: return input == 1;
     default: return false;
     }
 }
@@ -51,7 +53,8 @@ static bool applies(const struct blocks *s) {
     if (c->node.op != IG_OP_matmul_blocks || ig_contract_attr_int(c, IG_ATTR_packed) != IG_BLOCKS_LANES) return false;
     int64_t block = ig_contract_attr_int(c, IG_ATTR_block);
     return c->dtype == INGOT_F32 && s->depth > 0 && (block % VECTOR == 0 || block >= s->depth) && is_plain(c, 1) &&
-           is_plain(c, 2) && is_plain(c, 3) && is_plain(c, 4);
+           (!has(c, 4) || ig_contract_attr_int(c, IG_ATTR_bits) == 4) && is_plain(c, 2) && is_plain(c, 3) &&
+           is_plain(c, 4);
 }
 
 static void make_micro(struct blocks *s) {
@@ -64,6 +67,7 @@ static void make_micro(struct blocks *s) {
                                   .weight = ig_contract_in(c, 0)->dtype,
                                   .scale = ig_contract_in(c, 2)->dtype,
                                   .zero = has(c, 3) ? ig_contract_in(c, 3)->dtype : INGOT_DTYPE_NONE,
+                                  .codes = ig_contract_in(c, 1)->dtype,
                                   .table = has(c, 4)};
     struct ig_micro micro = {.kind = IG_MICRO_BLOCKS, .name = "blocks", .dtype = INGOT_F32, .nr = s->p.nr, .blocks = b};
     int most = c->target->vector_registers >= 32 ? 8 : 4;

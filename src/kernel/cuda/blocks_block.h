@@ -11,7 +11,8 @@
 /* A block computes bm rows by 16 * warps_n columns: each column of warps has 16 of these, of which warps_k divide the depth. */
 struct ig_cuda_blocks {
     enum ingot_dtype element; /* of the rows: f16 or bf16 */
-    enum ingot_dtype scale;   /* f16, bf16 or f32 */
+    enum ingot_dtype scale;   /* as the element, bf16 or f32 */
+    enum ingot_dtype codes;   /* u8; of 8 bits also f8e4m3fn or f8e5m2 */
     int bm;                   /* 8, 16, 32 or 64 */
     int warps_n, warps_k;
     int ahead;                     /* chunks of codes that a thread loads at once */

@@ -48,6 +48,7 @@ static bool describe(struct blocks *s) {
     if (ig_contract_attr_int(c, IG_ATTR_packed) != IG_BLOCKS_FRAGMENTS || depth == 0 || columns == 0) return false;
     *b = (struct ig_cuda_blocks){.element = ig_contract_in(c, 0)->dtype,
                                  .scale = ig_contract_in(c, 2)->dtype,
+                                 .codes = ig_contract_in(c, 1)->dtype,
                                  .bits = (int)ig_contract_attr_int(c, IG_ATTR_bits),
                                  .depth = depth,
                                  .block = ig_contract_attr_int(c, IG_ATTR_block),
@@ -57,10 +58,11 @@ static bool describe(struct blocks *s) {
                                  .table = has(c, 4)};
     int64_t own = b->bits == 4 ? 16 : 8; /* depths of a thread */
     bool halves = b->element == INGOT_F16 || b->element == INGOT_BF16;
-    if (!halves || c->dtype != INGOT_F32 || (b->scale != b->element && b->scale != INGOT_F32)) return false;
+    bool scaled = b->scale == b->element || b->scale == INGOT_BF16 || b->scale == INGOT_F32;
+    if (!halves || c->dtype != INGOT_F32 || !scaled) return false;
     if (depth % own != 0 || (b->block % own != 0 && b->block < depth) || columns > INT32_MAX / 2) return false;
     if (b->offset < 0 || b->offset > (b->bits == 4 ? 15 : 255) || (b->table && b->bits != 4)) return false;
-    if (b->zero && ig_contract_in(c, 3)->dtype != INGOT_U8) return false;
+    if (b->zero && (ig_contract_in(c, 3)->dtype != INGOT_U8 || b->codes != INGOT_U8)) return false;
     for (uint32_t i = 1; i < c->node.n_in; i++) {
         if (has(c, i) && buffer_of(c, i) < 0) return false;
     }

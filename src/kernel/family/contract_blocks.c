@@ -48,8 +48,9 @@ static ig_x code_at(struct ig_contract *c, enum ig_blocks_form form, int bits, i
     struct ig_loops *k = c->k;
     if (form == IG_BLOCKS_PLAIN) return ig_lower_value(&c->lower, c->node.in[1], (const ig_x[]){n, p});
     ig_x shift, byte = byte_of(c, form, bits, n, p, &shift);
-    ig_x code = ig_x_cast(k, ig_x_load(k, c->lower.buffer_of[c->node.in[1]], byte), INGOT_I64, false);
+    ig_x code = ig_x_load(k, c->lower.buffer_of[c->node.in[1]], byte);
     if (bits == 8) return code;
+    code = ig_x_cast(k, code, INGOT_I64, false);
     return ig_x_map2(k, IG_OP_bitand, ig_x_map2(k, IG_OP_shr, code, shift), number(c, 15));
 }
 

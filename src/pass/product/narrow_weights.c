@@ -2,11 +2,13 @@
  * narrow-weights: products with weights of few bits keep them so.
  *
  * Requires:   the importer's forms of DequantizeLinear, MatMulNBits and MatMulBnb4, so it runs before canonicalize.
- * Guarantees: a matmul whose second operand is a constant matrix of codes of up to 8 bits, less zero points, times a scale
- *             for each block of 16 or more along the depth, becomes a matmul_blocks of the same values, unless it has
+ * Guarantees: a matmul whose second operand is a constant matrix of codes of up to 8 bits (integers, or the floats f4e2m1,
+ *             f8e4m3fn and f8e5m2), less zero points, times a scale for each block of 16 or more along the depth, becomes a matmul_blocks of the same values, unless it has
  *             many rows whatever the sizes: then its weights are better dequantised once, when the engine is built. Codes,
- *             scales and zero points are recipes. Left alone are products whose first operand was dequantised too.
+ *             scales and zero points are recipes. Left alone are products whose first operand was dequantised too, if they
+ *             may be products of bytes (the passes integers and float8).
  */
+#include "base/narrow.h"
 #include "ir/blocks.h"
 #include "pass/match.h"
 #include "pass/passes.h"
@@ -93,6 +95,20 @@ static bool is_nibble(enum ingot_dtype dtype) {
     return dtype == INGOT_U4 || dtype == INGOT_I4 || dtype == INGOT_U2 || dtype == INGOT_I2;
 }
 
+/* What the codes of f4e2m1 stand for. */
+static ig_value numbers_of_4_bits(struct ig_graph *g) {
+    static const int64_t entries = 16;
+    float *numbers = IG_NEW_ARRAY(g->job, float, 16);
+    for (int i = 0; i < 16; i++)
+        numbers[i] = ig_narrow_to_f32(INGOT_F4E2M1, (uint8_t)i);
+    struct ig_data data = {.bytes = numbers, .size = 16 * sizeof *numbers};
+    return ig_build_constant(g, INGOT_F32, 1, &entries, &data);
+}
+
+static bool is_float8(enum ingot_dtype dtype) {
+    return dtype == INGOT_F8E4M3FN || dtype == INGOT_F8E5M2;
+}
+
 /* Looks through a zero point, and a table or the conversion to f32. */
 static bool find_codes(struct weight *w) {
     const struct ig_node *n;
@@ -117,7 +133,8 @@ static bool find_codes(struct weight *w) {
     n = def_of(w, w->codes, IG_OP_cast);
     if (n && is_nibble(ig_type_of(w->g, n->in[0])->dtype)) w->codes = n->in[0];
     enum ingot_dtype type = ig_type_of(w->g, w->codes)->dtype;
-    return type == INGOT_U8 || type == INGOT_I8 || is_nibble(type);
+    if (type == INGOT_F4E2M1) w->table = numbers_of_4_bits(w->g);
+    return type == INGOT_U8 || type == INGOT_I8 || type == INGOT_F4E2M1 || is_float8(type) || is_nibble(type);
 }
 
 /* ---- Scales and zero points by block ----------------------------------------------------------------------------- */
@@ -149,6 +166,7 @@ static ig_value from_repeats(const struct weight *w, ig_value v, int64_t *out_bl
     ig_value one = n->in[0];
     enum ingot_dtype type = ig_type_of(w->g, one)->dtype;
     if (is_nibble(type)) one = ig_build_cast(w->g, one, type == INGOT_U4 || type == INGOT_U2 ? INGOT_U8 : INGOT_I8);
+    if (ig_narrow_is_float(type)) one = ig_build_cast(w->g, one, INGOT_BF16);
     if (w->turned) return dims[2] == 1 && dims[0] == w->n * blocks ? shaped(w, one, w->n, blocks) : IG_NO_VALUE;
     if (dims[2] != w->n || dims[0] != blocks) return IG_NO_VALUE;
     return transposed(w, shaped(w, one, blocks, w->n));
@@ -179,7 +197,7 @@ static ig_value by_block(const struct weight *w, ig_value v, int64_t *out_block)
     return shaped(w, v, w->n, w->length / *out_block);
 }
 
-/* Beneath views, before a conversion to f32: smaller, and as exact. */
+/* Beneath views, before a conversion to f32: smaller, and as exact. Scales of 8 bits become bf16, which has all of them. */
 static ig_value unconverted(struct weight *w, ig_value v) {
     const struct ig_node *n;
     for (ig_value at = v;; at = n->in[0]) {
@@ -187,6 +205,7 @@ static ig_value unconverted(struct weight *w, ig_value v) {
         if (n && n->op == IG_OP_cast && n->in[0] != IG_NO_VALUE) {
             enum ingot_dtype type = ig_type_of(w->g, n->in[0])->dtype;
             bool exact = type == INGOT_U8 || type == INGOT_I8 || type == INGOT_F16 || type == INGOT_BF16;
+            if (at == v && (type == INGOT_F8E8M0 || is_float8(type))) return ig_build_cast(w->g, n->in[0], INGOT_BF16);
             return exact && at == v ? n->in[0] : v;
         }
         bool view = n && (n->op == IG_OP_reshape || n->op == IG_OP_transpose || n->op == IG_OP_broadcast);
@@ -198,27 +217,52 @@ static ig_value unconverted(struct weight *w, ig_value v) {
 
 /* ---- Building ---------------------------------------------------------------------------------------------------- */
 
-/* Codes as u8 [n, k], and what is to be subtracted from them. */
+/* The codes of f4e2m1, as u8: a sign, and the place among 0, 0.5, 1, 1.5, 2, 3, 4 and 6. */
+static ig_value codes_of_4_bits(struct ig_graph *g, ig_value v) {
+    ig_value x = ig_build_cast(g, v, INGOT_F32), one = ig_scalar_like(g, x, 1);
+    ig_value size = ig_map1(g, IG_OP_abs, x), twice = ig_map2(g, IG_OP_add, size, size);
+    ig_value negative = ig_map2(g, IG_OP_lt, ig_map2(g, IG_OP_div, one, x), ig_scalar_like(g, x, 0)); /* -0 too */
+    ig_value two_more =
+        ig_map2(g, IG_OP_min, ig_map2(g, IG_OP_add, size, ig_scalar_like(g, x, 2)), ig_scalar_like(g, x, 7));
+    ig_value place = ig_map2(g, IG_OP_min, twice, two_more);
+    ig_value code = ig_build_where(g, negative, ig_map2(g, IG_OP_add, place, ig_scalar_like(g, x, 8)), place);
+    return ig_build_cast(g, code, INGOT_U8);
+}
+
+/* Codes as u8, or floats of 8 bits, [n, k], and what is to be subtracted from them. */
 static ig_value plain_codes(struct weight *w, int64_t *out_offset) {
     struct ig_graph *g = w->g;
     enum ingot_dtype type = ig_type_of(g, w->codes)->dtype;
     ig_value v = w->codes;
     int64_t sign = type == INGOT_I8 ? 128 : type == INGOT_I4 ? 8 : type == INGOT_I2 ? 2 : 0;
     *out_offset = sign;
-    v = shaped(w, ig_build_cast(g, v, INGOT_U8), w->rows, w->length);
-    if (w->table != IG_NO_VALUE || type == INGOT_I4 || type == INGOT_I2)
+    bool converted = is_float8(type) || type == INGOT_F4E2M1;
+    if (type == INGOT_F4E2M1) v = codes_of_4_bits(g, v);
+    v = shaped(w, converted ? v : ig_build_cast(g, v, INGOT_U8), w->rows, w->length);
+    if ((w->table != IG_NO_VALUE && !converted) || type == INGOT_I4 || type == INGOT_I2)
         v = ig_map2(g, IG_OP_bitand, v, ig_scalar_like(g, v, type == INGOT_I2 ? 3 : 15));
     if (sign) v = ig_map2(g, IG_OP_bitxor, v, ig_scalar_like(g, v, (double)sign));
     if (!w->turned) return transposed(w, v);
     return ig_build_slice_axis(g, v, 1, ig_dim_const(g->dims, 0), ig_dim_const(g->dims, w->k), 1);
 }
 
-/* Was x dequantised from bytes? Such products are for integers. */
-static bool is_dequantized(const struct ig_graph *g, ig_value x) {
+/* The type of one byte that x was dequantised from, and perhaps rounded then; NONE if it was not. */
+static enum ingot_dtype dequantized_from(const struct ig_graph *g, ig_value x) {
+    const struct ig_node *rounded = ig_def_op(g, x, IG_OP_cast);
+    if (rounded && ig_type_of(g, rounded->in[0])->dtype == INGOT_F32) x = rounded->in[0];
     const struct ig_node *n = ig_def_op(g, x, IG_OP_mul);
     const struct ig_node *sub = n ? ig_def_op(g, n->in[0], IG_OP_sub) : NULL;
-    const struct ig_node *cast = n ? ig_def_op(g, sub ? sub->in[0] : n->in[0], IG_OP_cast) : NULL;
-    return cast && !ig_info(g, x)->is_const && ingot_dtype_size(ig_type_of(g, cast->in[0])->dtype) == 1;
+    const struct ig_node *cast = ig_def_op(g, !n ? x : sub ? sub->in[0] : n->in[0], IG_OP_cast);
+    enum ingot_dtype from = cast ? ig_type_of(g, cast->in[0])->dtype : INGOT_DTYPE_NONE;
+    bool unscaled = !n && !is_float8(from); /* bytes that are numbers already */
+    return from == INGOT_DTYPE_NONE || ingot_dtype_size(from) != 1 || unscaled ? INGOT_DTYPE_NONE : from;
+}
+
+/* May it be a product of bytes? Of integers, or of floats of 8 bits whose scales do not change along the depth. */
+static bool is_of_bytes(const struct weight *w, enum ingot_dtype a, int64_t block) {
+    enum ingot_dtype codes = ig_type_of(w->g, w->codes)->dtype;
+    if (a == INGOT_DTYPE_NONE || codes == INGOT_F4E2M1) return false;
+    return is_float8(codes) ? is_float8(a) && block >= w->k : !is_float8(a);
 }
 
 static bool is_suitable(const struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
@@ -230,7 +274,7 @@ static bool is_suitable(const struct ig_rewriter *rw, const struct ig_node *n, c
     ig_dim_range(g->dims, rows, &lo, &hi);
     if (w->rank != 2 || ig_type_of(g, in[0])->rank < 2 || lo >= MANY_ROWS || !ig_dtype_is_float(y->dtype)) return false;
     return (a == INGOT_F32 || a == INGOT_F16 || a == INGOT_BF16) && ig_info(g, in[1])->is_const &&
-           !ig_info(g, in[0])->is_const && !is_dequantized(g, in[0]);
+           !ig_info(g, in[0])->is_const;
 }
 
 /* The zero point: part of the offset if it is one number for all. */
@@ -240,6 +284,8 @@ static bool read_zero(struct weight *w, struct ig_blocks *b) {
     if (w->zero == IG_NO_VALUE) return true;
     bool one =
         ig_match_scalar(w->g, w->zero, &value) && value >= -128 && value <= 255 && value == (double)(int64_t)value;
+    if (one && value == 0) return true;
+    if (is_float8(ig_type_of(w->g, w->codes)->dtype)) return false;
     if (one && w->table == IG_NO_VALUE) {
         b->offset += (int64_t)value;
         return true;
@@ -266,6 +312,7 @@ static bool keep_narrow(struct ig_rewriter *rw, const struct ig_node *n, const i
     if (w.turned ? w.rows != w.n || w.length < w.k : w.rows != w.k || w.length != w.n) return false;
     b.scale = by_block(&w, w.scale, &b.block);
     if (b.scale == IG_NO_VALUE || (b.block % LEAST_BLOCK != 0 && b.block < w.k)) return false;
+    if (is_of_bytes(&w, dequantized_from(w.g, in[0]), b.block)) return false;
     if (ig_dim_product(w.g->dims, ig_type_of(w.g, b.scale)->dim, 2) !=
         ig_dim_const(w.g->dims, w.n * ((w.k + b.block - 1) / b.block)))
         return false;
