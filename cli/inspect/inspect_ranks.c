@@ -55,6 +55,12 @@ static void print_collectives(const json_t *collectives, FILE *to) {
     if (json_array_size(collectives) > 0) fputc('\n', to);
 }
 
+/* What each rank reads of the weights; nothing of one rank, which reads all. */
+static void print_weights(const json_t *sharding, FILE *to) {
+    if (json_number(sharding, "ranks") < 2) return;
+    fprintf(to, "            each reads %.3f MB of weights at most\n", number(sharding, "weights_bytes") / 1e6);
+}
+
 static void print_asked(const json_t *asked, FILE *to) {
     for (size_t i = 0; i < json_array_size(asked); i++) {
         const json_t *one = json_array_get(asked, i);
@@ -86,6 +92,7 @@ void inspect_ranks_print(const json_t *explanation, bool all, FILE *to) {
         const json_t *sharding = json_array_get(shardings, i);
         print_strategy(sharding, to);
         print_collectives(json_object_get(sharding, "collectives"), to);
+        print_weights(sharding, to);
         print_asked(json_object_get(sharding, "asked"), to);
         if (all) print_divided(json_object_get(sharding, "divided"), to);
     }

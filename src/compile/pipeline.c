@@ -321,19 +321,24 @@ static void produce_kept(struct build *b, struct ig_structures *structures, cons
 
 /* ---- The pipeline -------------------------------------------------------------------------------------------------- */
 
-/* What the kernels of each number of ranks take, by their own cost models. */
-static void price_kernels(struct build *b) {
+/* What the ranks of each number of ranks read, and what their kernels take, by their own cost models. */
+static void price_plans(struct build *b) {
     for (uint32_t i = 0; i < b->shardings.count; i++) {
         struct ig_sharding *s = &b->shardings.at[i];
         struct ig_figures figures;
         uint32_t subplan = ig_plan_rank_subplan(&b->built.plan, (uint32_t)s->ranks, 0);
         ig_figures_make(s->graphs[0], subplan, &b->built, &b->kernels, NULL, &figures);
         if (figures.estimated) s->kernels = figures.estimate;
+        for (uint32_t r = 0; r < (uint32_t)s->ranks; r++) {
+            const uint32_t own = ig_plan_rank_subplan(&b->built.plan, (uint32_t)s->ranks, r);
+            const uint64_t bytes = ig_plan_weight_bytes(&b->built.plan, own);
+            if (bytes > s->weights) s->weights = bytes;
+        }
     }
 }
 
 static void explain(struct build *b) {
-    price_kernels(b);
+    price_plans(b);
     b->explanation.graph = b->graph;
     b->explanation.set = &b->kernels;
     b->explanation.built = &b->built;

@@ -222,6 +222,9 @@ uint64_t ig_plan_fixed_bytes(const struct ig_plan *plan, const struct ig_plan_bu
 /* Does a buffer of weights lie within the section, or within copies that follow each other, whatever the shapes? */
 bool ig_plan_copies_hold(const struct ig_plan *plan, uint64_t section, const struct ig_plan_buffer *weight);
 
+/* The bytes of the weights that a main plan reads, without those of bodies of control flow. */
+uint64_t ig_plan_weight_bytes(const struct ig_plan *plan, uint32_t subplan);
+
 /* The ranks of a process: `count` of `ranks`, from `first` on. */
 struct ig_plan_seats {
     uint32_t ranks, first, count;

@@ -1,4 +1,4 @@
-/* Weights that are put together from others; see plan.h. */
+/* Which weights ranks read, and those that are put together from others; see plan.h. */
 #include "engine/plan.h"
 
 uint64_t ig_plan_copies_end(const struct ig_plan *plan, uint64_t section) {
@@ -10,6 +10,17 @@ uint64_t ig_plan_fixed_bytes(const struct ig_plan *plan, const struct ig_plan_bu
     if (buffer->bytes < plan->n_symbols || buffer->bytes - plan->n_symbols >= plan->n_instrs) return UINT64_MAX;
     const struct ig_shape_instr *instr = &plan->instrs[buffer->bytes - plan->n_symbols];
     return instr->op == IG_SHAPE_CONST ? (uint64_t)instr->value : UINT64_MAX;
+}
+
+uint64_t ig_plan_weight_bytes(const struct ig_plan *plan, uint32_t subplan) {
+    const struct ig_subplan *sub = &plan->subplans[subplan];
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < sub->n_buffers; i++) {
+        const struct ig_plan_buffer *buffer = &plan->buffers[sub->buffers + i];
+        const uint64_t bytes = ig_plan_fixed_bytes(plan, buffer);
+        if (buffer->kind == IG_PLAN_WEIGHT && bytes != UINT64_MAX) sum += bytes;
+    }
+    return sum;
 }
 
 /* The first copy at a place or behind it. */

@@ -80,22 +80,6 @@ static void drop(struct built *b) {
     ig_engine_memory_release(&b->bytes);
 }
 
-static uint64_t constant(const struct ig_plan *p, ig_slot slot) {
-    assert_true(slot >= p->n_symbols && p->instrs[slot - p->n_symbols].op == IG_SHAPE_CONST);
-    return (uint64_t)p->instrs[slot - p->n_symbols].value;
-}
-
-/* The bytes of the weights that a plan reads. */
-static uint64_t weights_of(const struct ig_plan *p, uint32_t subplan) {
-    const struct ig_subplan *sub = &p->subplans[subplan];
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < sub->n_buffers; i++) {
-        const struct ig_plan_buffer *b = &p->buffers[sub->buffers + i];
-        if (b->kind == IG_PLAN_WEIGHT) sum += constant(p, b->bytes);
-    }
-    return sum;
-}
-
 /* The collectives of a plan: "all_reduce f32; " */
 static void describe(const struct ig_plan *p, uint32_t subplan, char *out, size_t size) {
     const struct ig_subplan *sub = &p->subplans[subplan];
@@ -127,7 +111,7 @@ static void test_ranks(void **state) {
     build(&alone, NULL, 0, NULL);
     assert_int_equal(alone.file.plan.n_ranks, 0);
     assert_int_equal(alone.file.plan.n_collectives, 0);
-    uint64_t whole = weights_of(&alone.file.plan, 0);
+    uint64_t whole = ig_plan_weight_bytes(&alone.file.plan, 0);
     build(&b, (const unsigned[]){1, 2, 4}, 3, "tensor");
     assert_int_equal(b.file.plan.n_ranks, 7);
     assert_int_equal(ig_plan_degrees(&b.file.plan, degrees, 4), 3);
@@ -135,10 +119,10 @@ static void test_ranks(void **state) {
     check_collectives(&b, 1, "");
     check_collectives(&b, 2, "all_reduce f32 of 2; ");
     check_collectives(&b, 4, "all_reduce f32 of 4; ");
-    assert_int_equal(weights_of(&b.file.plan, 0), whole);
+    assert_int_equal(ig_plan_weight_bytes(&b.file.plan, 0), whole);
     for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
         for (uint32_t r = 0; r < ranks; r++)
-            assert_in_range(weights_of(&b.file.plan, ig_plan_rank_subplan(&b.file.plan, ranks, r)), 1,
+            assert_in_range(ig_plan_weight_bytes(&b.file.plan, ig_plan_rank_subplan(&b.file.plan, ranks, r)), 1,
                             whole * 5 / 4 / ranks); /* panels are padded */
     }
     assert_true(b.file.plan.symbols[0].mixes != IG_PLAN_NONE);
@@ -256,7 +240,7 @@ static size_t read_weights(struct built *b, uint32_t ranks, uint32_t rank, unsig
     for (uint32_t i = 0; i < sub->n_buffers; i++) {
         const struct ig_plan_buffer *buffer = &p->buffers[sub->buffers + i];
         if (buffer->kind != IG_PLAN_WEIGHT) continue;
-        const size_t bytes = constant(p, buffer->bytes);
+        const size_t bytes = ig_plan_fixed_bytes(p, buffer);
         assert_true(size + bytes <= capacity);
         memcpy(out + size, ig_weight_address(&set->places, 64 * (uint64_t)buffer->index), bytes);
         size += bytes;

@@ -21,7 +21,7 @@ enum { NETWORKS = 500, MAX_STEPS = 9, MOST_RANKS = 4, MOST_PORTS = 4 };
 struct trial {
     uint64_t seed;
     struct random_maker m;
-    uint32_t divided, asked, refused, collectives[IG_OP_COUNT]; /* of all networks so far */
+    uint32_t divided, tables, asked, refused, collectives[IG_OP_COUNT]; /* of all networks so far */
     int ranks;
     struct ig_shard_seeds seeds;
     struct ig_shard_result result;
@@ -159,6 +159,18 @@ static void plan(struct trial *t) {
     search(t->m.job, t);
 }
 
+/* Gathers from tables that the ranks have ranges of. */
+static uint32_t count_tables(const struct trial *t) {
+    const struct ig_graph *g = t->m.g;
+    uint32_t count = 0;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        const struct ig_division *d = t->result.plan.divisions[id];
+        count += d && n->op == IG_OP_gather && ig_info(g, n->in[0])->is_const && d->out[0].kind == IG_LAYOUT_PARTIAL;
+    }
+    return count;
+}
+
 static void check_network(struct ig_job *job, void *argument) {
     struct trial *t = argument;
     struct ingot_tensor inputs[MOST_PORTS], expected[MOST_PORTS];
@@ -171,6 +183,7 @@ static void check_network(struct ig_job *job, void *argument) {
                                  .max_elements = 2000,
                                  .whole = true,
                                  .exact = true,
+                                 .tables = true,
                                  .largest = 1 << 24};
     random_network(&t->m, 1 + (int)(t->seed % MAX_STEPS));
     t->m.g = ig_rewrite(t->m.g, NULL, NULL, NULL);
@@ -179,6 +192,7 @@ static void check_network(struct ig_job *job, void *argument) {
     t->ranks = ranks;
     plan(t);
     t->divided += t->result.divided;
+    t->tables += count_tables(t);
     for (int r = 0; r < ranks; r++) {
         graphs[r] = ig_shard_split(t->m.g, &t->result.plan, r);
         ig_graph_verify(graphs[r], "splitting");
@@ -205,11 +219,12 @@ static void test_random_networks(void **state) {
         ig_job_deinit(&job);
     }
     print_message("asked %u times, refused %u\n", t.asked, t.refused);
-    print_message("%u nodes divided, %u all_reduce, %u all_gather, %u reduce_scatter\n", t.divided,
-                  t.collectives[IG_OP_all_reduce], t.collectives[IG_OP_all_gather],
+    print_message("%u nodes divided, %u of them tables, %u all_reduce, %u all_gather, %u reduce_scatter\n", t.divided,
+                  t.tables, t.collectives[IG_OP_all_reduce], t.collectives[IG_OP_all_gather],
                   t.collectives[IG_OP_reduce_scatter]);
     assert_in_range(t.refused, t.asked / 10, t.asked * 3 / 4);
     assert_true(t.divided > 2 * NETWORKS);
+    assert_true(t.tables > NETWORKS / 10);
     assert_true(t.collectives[IG_OP_all_reduce] > NETWORKS / 10);
     assert_true(t.collectives[IG_OP_all_gather] > NETWORKS / 5);
     assert_true(t.collectives[IG_OP_reduce_scatter] > 0);

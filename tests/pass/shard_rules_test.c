@@ -19,7 +19,7 @@ struct rule_case {
     const char *types; /* of the inputs %0, %1, …, separated by spaces */
     const char *node;  /* results are %10, %11, … */
     int ways;          /* distinct ones, in units of single elements */
-    int64_t most;      /* integers are from 0 to this, less one; 0: from -4 to 4 */
+    int64_t most; /* integers are from 0 to this, less one; below 0: from this to its negative, less one; 0: 0 or 1 */
 };
 
 #define POOL "kernel=[2,2], strides=[1,1], dilations=[1,1], before=[0,0], sizes=[3,4], channels_last="
@@ -43,8 +43,12 @@ static const struct rule_case cases[] = {
     {"f32[a,7] f32[]", "pad(%0, %1) {before=[0,0], after=[1,0], mode=0}: f32[a+1,7]", 1, 0},
     {"f32[a,7] f32[b,7]", "concat(%0, %1) {axis=0}: f32[a+b,7]", 1, 0},
     {"f32[a,7] f32[a,7]", "concat(%0, %1) {axis=1}: f32[a,14]", 2, 0},
-    {"f32[a,7,b] i64[c,2]", "gather(%0, %1) {axis=1}: f32[a,c,2,b]", 4, 7},
-    {"f32[5,b] i64[]", "gather(%0, %1) {axis=0}: f32[b]", 1, 5},
+    {"f32[a,7,b] i64[c,2]", "gather(%0, %1) {axis=1}: f32[a,c,2,b]", 5, -10},
+    {"f32[12,b] i32[a]", "gather(%0, %1) {axis=0}: f32[a,b]", 3, -12},
+    {"f16[5,b] i64[]", "gather(%0, %1) {axis=0}: f16[b]", 2, -5},
+    {"i8[3,7] i32[a,b]", "gather(%0, %1) {axis=1}: i8[3,a,b]", 4, -9},
+    {"bool[7,b] i64[a]", "gather(%0, %1) {axis=0}: bool[a,b]", 2, 7},
+    {"f32[a,b] i64[c]", "gather(%0, %1) {axis=0}: f32[c,b]", 2, 1},
     {"f32[a,7,5] i64[a,7,b]", "gather_elements(%0, %1) {axis=2}: f32[a,7,b]", 3, 5},
     {"f32[a,7,5,c] i64[a,b,2]", "gather_nd(%0, %1) {batch_dims=1}: f32[a,b,c]", 3, 5},
     {"f32[a,7] i64[a,3] f32[a,3]", "scatter_elements(%0, %1, %2) {axis=1, reduction=1}: f32[a,7]", 1, 7},
@@ -159,7 +163,8 @@ static void make_inputs(struct run *r) {
         t->data = ig_alloc(r->job, (size_t)count * 8 + 8);
         for (int64_t k = 0; k < count; k++) {
             bool is_index = !ig_dtype_is_float(type->dtype);
-            int64_t number = is_index ? pick(r, r->c->most ? r->c->most : 2) : pick(r, 9) - 4;
+            const int64_t most = r->c->most ? r->c->most : 2;
+            int64_t number = !is_index ? pick(r, 9) - 4 : most < 0 ? pick(r, -2 * most) + most : pick(r, most);
             ig_store_f64(type->dtype, t->data, k, (double)number);
         }
     }

@@ -233,6 +233,7 @@ static void try_network(struct ig_job *job, void *argument) {
                                  .max_elements = 20000,
                                  .whole = true,
                                  .exact = true,
+                                 .tables = true,
                                  .largest = 1 << 24};
     random_network(&t->m, 2 + (int)(mixed(t->seed) % 7));
     for (int b = 0; b < BINDINGS; b++) {

@@ -187,17 +187,28 @@ static void adopt(struct ig_sharding *s, const struct ig_target *target, const s
     if (!choose(s, o)) refuse(s);
 }
 
-/* Finds what a strategy takes, and what it needs. */
+static void search(const struct ig_sharding *s, struct ig_shard_seeds seeds, bool is_forced,
+                   const struct ig_shard_costs *costs, struct ig_shard_result *out) {
+    if (is_forced)
+        search_forced(s->graph, s->ranks, seeds, costs, out);
+    else
+        ig_shard_search(s->graph, s->ranks, seeds, costs, out);
+}
+
+/* Finds what a strategy takes, and what it needs. Tables are divided within their rows where that is worth its pieces. */
 static void consider(struct ig_sharding *s, int strategy, bool is_forced, const struct ig_shard_costs *costs,
                      bool narrow) {
     const bool asked = s->ranks > 1 && s->asks.count > 0;
-    const struct ig_shard_seeds seeds = {strategies[strategy].seeds, asked ? &s->asks : NULL};
+    struct ig_shard_seeds seeds = {strategies[strategy].seeds, asked ? &s->asks : NULL};
     struct ig_strategy *c = &s->considered[strategy];
     c->name = strategy == 0 && asked ? "patterns" : strategies[strategy].name;
-    if (is_forced)
-        search_forced(s->graph, s->ranks, seeds, costs, &c->result);
-    else
-        ig_shard_search(s->graph, s->ranks, seeds, costs, &c->result);
+    search(s, seeds, is_forced, costs, &c->result);
+    if (c->result.untied > 0) {
+        struct ig_shard_result other;
+        seeds.of |= IG_SEED_WIDTHS;
+        search(s, seeds, is_forced, costs, &other);
+        if (other.time < IG_WORTH * c->result.time) c->result = other;
+    }
     c->memory = ig_shard_memory_of(s->graph, &c->result.plan, narrow);
     c->rate = rate_of(s, c);
 }

@@ -35,6 +35,7 @@ struct ig_sharding {
     struct ig_graph *graph;   /* what was divided */
     struct ig_graph **graphs; /* by rank */
     uint32_t collectives;     /* of each */
+    uint64_t weights;         /* bytes that the rank reads that reads most */
     double kernels;           /* microseconds of rank 0's kernels by their cost models; 0: they have none */
 };
 

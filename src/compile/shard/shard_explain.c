@@ -62,7 +62,12 @@ static void put_asks(struct ig_text *t, const struct ig_sharding *s) {
     ig_text_add(t, "], ");
 }
 
-/* How products and convolutions are divided: "whole, axis 1 by (12) x 64 -> axis 2 by (12) x 64". */
+static bool is_told(const struct ig_graph *g, const struct ig_node *n, const struct ig_division *d) {
+    bool table = n->op == IG_OP_gather && ig_info(g, n->in[0])->is_const && d->in[0].kind == IG_LAYOUT_SPLIT;
+    return table || ig_op_info(n->op)->family == IG_FAMILY_CONTRACT;
+}
+
+/* How products, convolutions and look-ups in tables are divided: "whole, axis 1 by (12) x 64 -> axis 2 by (12) x 64". */
 static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
     const struct ig_shard_plan *plan = &s->considered[s->chosen].result.plan;
     struct ig_graph *g = s->graph;
@@ -71,7 +76,7 @@ static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         const struct ig_division *d = plan->divisions[id];
-        if (!d || ig_op_info(n->op)->family != IG_FAMILY_CONTRACT) continue;
+        if (!d || !is_told(g, n, d)) continue;
         ig_text_add(t, first ? "\n      {" : ",\n      {");
         first = false;
         ig_text_add(t, "\"node\": ");
@@ -86,6 +91,7 @@ void ig_sharding_explain(const struct ig_sharding *s, struct ig_text *t) {
     const struct ig_strategy *chosen = &s->considered[s->chosen];
     ig_text_printf(t, "{\"ranks\": %d, \"strategy\": \"%s\", \"forced\": %s, \"link\": \"%s\", \"us\": %.1f, ",
                    s->ranks, chosen->name, s->is_forced ? "true" : "false", s->link->name, chosen->result.time);
+    ig_text_printf(t, "\"weights_bytes\": %llu, ", (unsigned long long)s->weights);
     ig_text_printf(t, "\"objective\": \"%s\", ", s->throughput ? "throughput" : "latency");
     if (s->memory > 0) ig_text_printf(t, "\"memory\": %.0f, ", s->memory);
     put_considered(t, s);

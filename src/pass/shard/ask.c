@@ -50,6 +50,10 @@ static bool is_product(const struct ig_node *n) {
     return ig_op_info(n->op)->family == IG_FAMILY_CONTRACT;
 }
 
+static bool has_rows(const struct ig_node *n) {
+    return is_product(n) || n->op == IG_OP_gather;
+}
+
 /* The last one that fits counts. */
 static struct ig_shard_ask *ask_of(const struct ig_shard_asks *asks, const char *origin) {
     for (size_t i = asks->count; i-- > 0;) {
@@ -148,7 +152,7 @@ bool ig_shard_asks_allow(const struct ig_shard_asks *asks, const struct ig_graph
     switch (ask->how) {
     case IG_SHARD_AXIS: return d->out[0].kind == IG_LAYOUT_SPLIT && d->out[0].axis == ask->axis;
     case IG_SHARD_COLUMNS: return d->out[0].kind == IG_LAYOUT_SPLIT && d->out[0].axis == ig_shard_columns(g, n);
-    case IG_SHARD_ROWS: return is_product(n) && d->out[0].kind == IG_LAYOUT_PARTIAL;
+    case IG_SHARD_ROWS: return has_rows(n) && d->out[0].kind == IG_LAYOUT_PARTIAL;
     default: return true;
     }
 }
@@ -157,8 +161,8 @@ static const char *reason(const struct ig_shard_ask *ask, struct ig_graph *g, co
     const struct ig_type *out = ig_type_of(g, n->out);
     int axis = ask->how == IG_SHARD_COLUMNS ? ig_shard_columns(g, n) : ask->axis;
     int64_t size;
-    bool product = ask->how == IG_SHARD_COLUMNS || ask->how == IG_SHARD_ROWS;
-    if (product && !is_product(n)) return "it is neither a product nor a convolution";
+    if (ask->how == IG_SHARD_COLUMNS && !is_product(n)) return "it is neither a product nor a convolution";
+    if (ask->how == IG_SHARD_ROWS && !has_rows(n)) return "it is neither a product nor a convolution nor a gather";
     if (ask->how == IG_SHARD_ROWS || ask->how == IG_SHARD_DIVIDED)
         return ig_format(g->job, "no rule of %s divides these sizes among %d ranks", ig_op_info(n->op)->name, ranks);
     if (axis >= out->rank) return ig_format(g->job, "its result has %d axes", out->rank);

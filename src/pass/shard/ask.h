@@ -8,7 +8,7 @@
  *     batch     along the first axis of the result
  *     axis0 …   along that axis of the result
  *     columns   of a product's result: the columns of its weights, or a convolution's channels
- *     rows      of a product's weights: its depth, so that each rank has a term of a sum
+ *     rows      of a product's weights: its depth, so that each rank has a term of a sum; of the table that is gathered from
  */
 #ifndef IG_PASS_SHARD_ASK_H
 #define IG_PASS_SHARD_ASK_H

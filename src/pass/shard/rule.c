@@ -161,6 +161,16 @@ static void set_conv(struct ig_graph *from, const struct ig_node *node, const st
     if (groups > 1) set_attr(attrs, node->op, IG_ATTR_groups, ig_attr_of_int(own * groups / n));
 }
 
+/* A rank's term of a gather from an axis that is divided. */
+static ig_value gather_terms(struct ig_graph *to, struct ig_graph *from, const struct ig_node *node,
+                             const struct ig_layout *table, const ig_value *in, int ranks, int rank) {
+    const ig_dim first = ig_dim_mul(from->dims, ig_layout_begin(from->dims, table, ranks, rank), table->inner);
+    int64_t whole, begin;
+    IG_ASSERT(from->job, ig_dim_is_const(from->dims, ig_type_of(from, node->in[0])->dim[table->axis], &whole));
+    IG_ASSERT(from->job, ig_dim_is_const(from->dims, first, &begin));
+    return ig_shard_gather_range(to, in[0], in[1], table->axis, whole, begin);
+}
+
 ig_value ig_shard_build(struct ig_graph *to, struct ig_graph *from, const struct ig_node *node,
                         const struct ig_division *d, const ig_value *in, int ranks, int rank) {
     const struct ig_op_info *info = ig_op_info(node->op);
@@ -168,6 +178,8 @@ ig_value ig_shard_build(struct ig_graph *to, struct ig_graph *from, const struct
     ig_dim starts[INGOT_MAX_RANK], sizes[INGOT_MAX_RANK];
     uint32_t n_in = node->n_in;
     struct ig_type local = ig_layout_type(from->dims, &d->out[0], ig_type_of(from, node->out), ranks, rank), own;
+    if (node->op == IG_OP_gather && d->in[0].kind == IG_LAYOUT_SPLIT && d->out[0].kind == IG_LAYOUT_PARTIAL)
+        return gather_terms(to, from, node, &d->in[0], in, ranks, rank);
     for (int i = 0; i < info->n_attrs; i++)
         attrs[i] = node->attr[i];
     switch (node->op) {

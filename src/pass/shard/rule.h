@@ -31,7 +31,8 @@ bool ig_shard_divide(struct ig_graph *graph, const struct ig_node *node, struct 
 
 /*
  * Appends to `to` what one rank computes of the node: the same operator on its parts `in` of the operands (IG_NO_VALUE:
- * absent), with attributes for their sizes. Returns the first result.
+ * absent), with attributes for their sizes; of a gather from a range of an axis, zeros where an index is elsewhere. Returns the
+ * first result.
  */
 ig_value ig_shard_build(struct ig_graph *to, struct ig_graph *from, const struct ig_node *node,
                         const struct ig_division *division, const ig_value *in, int ranks, int rank);
@@ -71,6 +72,9 @@ bool ig_rule_pad(struct ig_rule *x);
 bool ig_rule_concat(struct ig_rule *x);
 bool ig_rule_iota(struct ig_rule *x);
 bool ig_rule_gather(struct ig_rule *x);
+/* What of gather(whole, index) lies in one range, which begins at `begin` of the `whole` elements of the axis: zeros for all else. */
+ig_value ig_shard_gather_range(struct ig_graph *to, ig_value range, ig_value index, int axis, int64_t whole,
+                               int64_t begin);
 bool ig_rule_gather_elements(struct ig_rule *x);
 bool ig_rule_gather_nd(struct ig_rule *x);
 bool ig_rule_scatter_elements(struct ig_rule *x);

@@ -159,47 +159,6 @@ bool ig_rule_concat(struct ig_rule *x) {
     return true;
 }
 
-/* ---- Gathers: what is not indexed, or the indices */
-
-/* The data's axis, or the indices', which the given axis is: the other is WHOLE. */
-static bool divide_gather(struct ig_rule *x, int data_axis, int index_axis, int result_axis) {
-    if (data_axis >= 0) x->in[0] = ig_rule_at(x, data_axis);
-    if (index_axis >= 0) x->in[1] = ig_rule_at(x, index_axis);
-    x->out[0] = ig_rule_at(x, result_axis);
-    return (data_axis < 0 || ig_rule_fits(x, ig_rule_in(x, 0), data_axis)) &&
-           (index_axis < 0 || ig_rule_fits(x, ig_rule_in(x, 1), index_axis)) &&
-           ig_rule_fits(x, ig_rule_out(x, 0), result_axis);
-}
-
-bool ig_rule_gather(struct ig_rule *x) {
-    int axis = (int)ig_attr_int(x->graph, x->node, IG_ATTR_axis), more = ig_rule_in(x, 1)->rank - 1;
-    int at = x->given.axis;
-    if (ig_rule_is_in(x, 1)) return divide_gather(x, -1, at, axis + at);
-    if (ig_rule_is_in(x, 0)) return at != axis && divide_gather(x, at, -1, at < axis ? at : at + more);
-    if (at < axis) return divide_gather(x, at, -1, at);
-    if (at <= axis + more) return divide_gather(x, -1, at - axis, at);
-    return divide_gather(x, at - more, -1, at);
-}
-
-/* Beside its axis, elements are taken from the data at the indices' own places. */
-bool ig_rule_gather_elements(struct ig_rule *x) {
-    int axis = (int)ig_attr_int(x->graph, x->node, IG_ATTR_axis), at = x->given.axis;
-    if (at == axis) return !ig_rule_is_in(x, 0) && divide_gather(x, -1, at, at);
-    return divide_gather(x, at, at, at);
-}
-
-bool ig_rule_gather_nd(struct ig_rule *x) {
-    int batch = (int)ig_attr_int(x->graph, x->node, IG_ATTR_batch_dims), at = x->given.axis;
-    const struct ig_type *index = ig_rule_in(x, 1);
-    int64_t length;
-    if (!ig_dim_is_const(x->dims, index->dim[index->rank - 1], &length)) return false;
-    int first = batch + (int)length, result_first = index->rank - 1; /* of what is not indexed */
-    if (at < batch) return divide_gather(x, at, at, at);
-    if (ig_rule_is_in(x, 0)) return at >= first && divide_gather(x, at, -1, at - first + result_first);
-    if (at < result_first) return divide_gather(x, -1, at, at);
-    return x->slot.is_result && divide_gather(x, at - result_first + first, -1, at);
-}
-
 /* ---- Scatters */
 
 static bool divide_scatter(struct ig_rule *x, int axis, int index_axis, int updates_axis) {

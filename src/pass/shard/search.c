@@ -251,10 +251,13 @@ static bool is_planned(const struct search *s, ig_node_id id, uint32_t way) {
     return true;
 }
 
-/* May the node be computed that way? */
+/* May the node be computed that way? What is asked of one that reads a table comes first. */
 static bool is_open(const struct search *s, ig_node_id id, uint32_t way) {
     const struct ig_division *d = way ? &s->space.ways[id].list.at[way - 1].division : NULL;
-    return is_planned(s, id, way) && ig_shard_asks_allow(s->asks, s->g, id, d);
+    const enum ig_shard_table table = s->space.tables ? s->space.tables[id] : IG_TABLE_NONE;
+    if (!is_planned(s, id, way) || !ig_shard_asks_allow(s->asks, s->g, id, d)) return false;
+    if (table == IG_TABLE_NONE || (s->asks && s->asks->of && s->asks->of[id])) return true;
+    return ig_shard_divides_table(s->g, &s->g->nodes.at[id], d, table);
 }
 
 static void visit(struct search *s, ig_node_id id) {
@@ -338,6 +341,7 @@ void ig_shard_search(struct ig_graph *g, int ranks, struct ig_shard_seeds seeds,
     out_result->plan.divisions = IG_NEW_ARRAY(g->job, const struct ig_division *, g->nodes.count + 1);
     walk(&s, seeds);
     trace(&s, out_result);
+    out_result->untied = s.space.n_untied;
 }
 
 void ig_shard_price(struct ig_graph *g, struct ig_shard_seeds seeds, const struct ig_shard_costs *costs,

@@ -10,6 +10,7 @@
 
 #include "pass/shard/ask.h"
 #include "pass/shard/split.h"
+#include "pass/shard/table.h"
 
 /* Estimates, in microseconds. */
 struct ig_shard_costs {
@@ -27,6 +28,7 @@ struct ig_shard_costs {
 enum {
     IG_SEED_TENSOR = 1, /* columns and depths of weights, and with them heads, channels and vocabularies */
     IG_SEED_BATCH = 2,  /* the first axes of inputs */
+    IG_SEED_WIDTHS = 4, /* with TENSOR: tables may be divided within their rows, if they are not tied */
 };
 
 struct ig_shard_result {
@@ -34,6 +36,7 @@ struct ig_shard_result {
     double time;      /* of one run, in microseconds */
     double computing; /* of that, without collectives */
     uint32_t divided; /* nodes */
+    uint32_t untied;  /* tables that IG_SEED_WIDTHS is of use to */
 };
 
 /* Where layouts spread from: IG_SEED_…, and what is asked of nodes (NULL: nothing). */
@@ -69,6 +72,8 @@ struct ig_node_ways {
 struct ig_shard_space {
     struct ig_value_layouts *layouts; /* by value */
     struct ig_node_ways *ways;        /* by node */
+    uint8_t *tables;                  /* by node: how its table is to be divided, if it can be; NULL: there are none */
+    uint32_t n_untied;                /* tables that may be divided within their rows */
 };
 void ig_shard_spread(struct ig_graph *graph, int ranks, struct ig_shard_seeds seeds, struct ig_shard_space *out_space);
 

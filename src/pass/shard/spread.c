@@ -104,14 +104,50 @@ static void seed_product(struct spreading *s, const struct ig_node *n) {
     seed(s, n->in[0], columns == out->rank - 1 ? in->rank - 1 : columns);
 }
 
-/* What is asked of a node: layouts of its result, and of what it multiplies. */
-static void seed_ask(struct spreading *s, const struct ig_node *n, const struct ig_shard_ask *ask) {
+static void seed_table(struct spreading *s, ig_node_id id, int axis) {
+    struct ig_layout layout = ig_layout_along(s->g->dims, ig_type_of(s->g, s->g->nodes.at[id].in[0]), axis);
+    ask(s, id, (struct ig_slot_of){.index = 0}, &layout);
+}
+
+/* The rows of tables; and what is within them where they may be divided so, or cannot be added up. */
+static void seed_tables(struct spreading *s, bool widths) {
+    s->space->tables = ig_shard_tables(s->g, s->ranks);
+    for (ig_node_id id = 0; id < s->g->nodes.count; id++) {
+        const struct ig_node *n = &s->g->nodes.at[id];
+        uint8_t *table = &s->space->tables[id];
+        if (*table == IG_TABLE_NONE) continue;
+        const int axis = (int)ig_attr_int(s->g, n, IG_ATTR_axis), rank = ig_type_of(s->g, n->in[0])->rank;
+        s->space->n_untied += *table == IG_TABLE_ANY;
+        seed_table(s, id, axis);
+        if (s->space->ways[id].list.count > 0 && !widths) *table = IG_TABLE_ROWS;
+        if (s->space->ways[id].list.count == 0) *table = IG_TABLE_ANY;
+        for (int i = 0; i < rank && *table == IG_TABLE_ANY; i++)
+            if (i != axis) seed_table(s, id, i);
+    }
+}
+
+/* A table that cannot be divided is no matter. */
+static void drop_whole_tables(struct spreading *s) {
+    for (ig_node_id id = 0; s->space->tables && id < s->g->nodes.count; id++) {
+        const struct ig_node_ways *ways = &s->space->ways[id];
+        uint8_t *table = &s->space->tables[id];
+        bool found = false;
+        for (uint32_t i = 0; *table && i < ways->list.count; i++)
+            found |= ig_shard_divides_table(s->g, &s->g->nodes.at[id], &ways->list.at[i].division, *table);
+        if (!found) *table = IG_TABLE_NONE;
+    }
+}
+
+/* What is asked of a node: layouts of its result, and of what it multiplies or gathers from. */
+static void seed_ask(struct spreading *s, ig_node_id id, const struct ig_shard_ask *ask) {
+    const struct ig_node *n = &s->g->nodes.at[id];
     const int rank = ig_type_of(s->g, n->out)->rank, columns = ig_shard_columns(s->g, n);
     for (int axis = 0; axis < rank; axis++) {
         bool asked = ask->how == IG_SHARD_DIVIDED || (ask->how == IG_SHARD_AXIS && axis == ask->axis) ||
                      (ask->how == IG_SHARD_COLUMNS && axis == columns);
         if (asked) seed(s, n->out, axis);
     }
+    if (n->op == IG_OP_gather && ask->how == IG_SHARD_ROWS) seed_table(s, id, (int)ig_attr_int(s->g, n, IG_ATTR_axis));
     if (columns < 0 || (ask->how != IG_SHARD_ROWS && ask->how != IG_SHARD_DIVIDED)) return;
     const int in = ig_type_of(s->g, n->in[0])->rank;
     seed(s, n->in[0], columns == rank - 1 ? in - 1 : columns);
@@ -178,8 +214,9 @@ void ig_shard_spread(struct ig_graph *g, int ranks, struct ig_shard_seeds seeds,
         out_space->layouts[v] = (struct ig_value_layouts){.at = {ig_layout_whole()}, .count = 1};
     find_readers(&s);
     for (ig_node_id id = 0; seeds.asks && seeds.asks->of && id < g->nodes.count; id++) {
-        if (seeds.asks->of[id]) seed_ask(&s, &g->nodes.at[id], seeds.asks->of[id]);
+        if (seeds.asks->of[id]) seed_ask(&s, id, seeds.asks->of[id]);
     }
+    if (seeds.of & IG_SEED_TENSOR) seed_tables(&s, seeds.of & IG_SEED_WIDTHS);
     for (ig_node_id id = 0; (seeds.of & IG_SEED_TENSOR) && id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (n->n_out > 0 && !ig_info(g, n->out)->is_const) seed_product(&s, n);
@@ -193,4 +230,5 @@ void ig_shard_spread(struct ig_graph *g, int ranks, struct ig_shard_seeds seeds,
         spread_one(&s, &r);
     }
     drop_superseded(&s);
+    drop_whole_tables(&s);
 }

@@ -23,6 +23,7 @@ struct random_maker {
     bool whole;           /* inputs and weights are small whole numbers */
     bool exact;           /* all results so far are whole and computed without rounding: see random_network.h */
     int depth;            /* of the body that is being made; 0: none */
+    bool tables;          /* networks may begin with a look-up in a table */
     int64_t largest;      /* all whole numbers up to this are exact in the precision */
 };
 

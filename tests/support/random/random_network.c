@@ -494,6 +494,26 @@ static ig_value step_indexed(struct random_maker *m, ig_value x) {
     return random_clamp(m, ig_build_node(g, IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
 }
 
+/* Rows of a table by what x says, also from the end, and with another table's; and how well they fit the table's rows. */
+static ig_value step_table(struct random_maker *m, ig_value x) {
+    static const int64_t perm[] = {1, 0};
+    static const enum ingot_dtype types[] = {INGOT_F32, INGOT_F16, INGOT_F64, INGOT_I32};
+    struct ig_graph *g = m->g;
+    struct ig_type t = type_of(m, x);
+    const int64_t dims[2] = {3 + random_pick(m, 70), 1 + random_pick(m, 12)};
+    const enum ingot_dtype type = random_pick(m, 2) ? INGOT_I64 : INGOT_I32, of = types[random_pick(m, 4)];
+    if (t.rank > 3 || !m->exact || random_elements(m, &t) * (dims[0] + dims[1]) > m->max_elements) return x;
+    ig_value rows = ig_build_scalar_int(g, type, dims[0]), scaled = map2(m, IG_OP_mul, x, scalar(m, 5));
+    ig_value index = ig_map2(g, IG_OP_mod, ig_build_cast(g, scaled, type), ig_build_scalar_int(g, type, 2 * dims[0]));
+    ig_value table = random_weights(m, 2, dims);
+    index = ig_map2(g, IG_OP_sub, index, rows);
+    ig_value y = to_float(m, ig_build_gather(g, ig_build_cast(g, table, of), index, 0));
+    if (random_pick(m, 3) == 0) y = map2(m, IG_OP_add, y, ig_build_gather(g, random_weights(m, 2, dims), index, 0));
+    if (random_pick(m, 2)) return y;
+    random_sum(m, dims[1], 8, true);
+    return random_clamp(m, ig_build_matmul(g, y, ig_build_transpose(g, table, perm), INGOT_F32));
+}
+
 /* ---- Other types --------------------------------------------------------------------------------------------------------- */
 
 /* Bytes multiplied, as quantised networks do it: by weights, or by a part of themselves. */
@@ -707,6 +727,7 @@ void random_network(struct random_maker *m, int steps) {
     bool sequence = random_pick(m, 3) == 0, staying = m->exact && random_pick(m, 4);
     for (int i = 0; i < 2; i++)
         IG_PUSH(m->job, &m->pool, random_input(m, i ? "y" : "x", sequence));
+    if (m->tables && random_pick(m, 2)) IG_PUSH(m->job, &m->pool, step_table(m, m->pool.at[0]));
     for (int i = 0; i < steps; i++) {
         ig_value x = m->pool.at[random_pick(m, 4) ? m->pool.count - 1 : (uint32_t)random_pick(m, m->pool.count)], y = x;
         bool exact = m->exact;
