@@ -62,10 +62,10 @@ static enum ingot_status open_device(struct ingot_context *context, const struct
     ig_resident_store_drop_lost(&engine->resident, context->ordinal);
     if (!ig_target_is_gpu(engine->file.target)) {
         IG_TRY(ig_device_cpu_create(computing_threads(context, options), context->allocator, &context->device, error));
-        IG_TRY(ig_resident_store_get(&engine->resident, open_cpu, 0, resident, error));
+        IG_TRY(ig_resident_store_get(&engine->resident, open_cpu, 0, 0, resident, error));
     } else {
         IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
-        IG_TRY(ig_resident_store_get(&engine->resident, open_gpu, options->device, resident, error));
+        IG_TRY(ig_resident_store_get(&engine->resident, open_gpu, options->device, 0, resident, error));
     }
     context->has_resident = true;
     return INGOT_OK;
@@ -87,7 +87,8 @@ static enum ingot_status open_rank(void *user, uint32_t rank, struct ig_context_
     if (context->device->host_memory)
         return ig_device_cpu_create(context->device->threads, context->allocator, &inout_context->device, error);
     IG_TRY(open_gpu(ordinal, context->allocator, &inout_context->device, error));
-    enum ingot_status status = ig_resident_store_get(&context->engine->resident, open_gpu, ordinal, resident, error);
+    enum ingot_status status =
+        ig_resident_store_get(&context->engine->resident, open_gpu, ordinal, rank, resident, error);
     if (status != INGOT_OK) {
         ig_device_release(inout_context->device);
         return status;
@@ -208,9 +209,8 @@ void ingot_context_destroy(struct ingot_context *context) {
     else
         ig_context_destroy(context->context);
     for (uint32_t r = 1; r < context->n_ranks; r++)
-        if (context->others[r].weights)
-            ig_resident_store_put(&context->engine->resident, context->ordinal + (int)r, &context->others[r]);
-    if (context->has_resident) ig_resident_store_put(&context->engine->resident, context->ordinal, &context->resident);
+        if (context->others[r].weights) ig_resident_store_put(&context->engine->resident, &context->others[r]);
+    if (context->has_resident) ig_resident_store_put(&context->engine->resident, &context->resident);
     ig_device_release(context->device); /* leases may go on using it */
     ingot_arena_release(context->arena);
     ingot_engine_release(context->engine);

@@ -232,6 +232,15 @@ struct ig_plan_seats {
 /* By copy: is it in a weight that these ranks read? */
 void ig_plan_copies_find(const struct ig_plan *plan, struct ig_plan_seats seats, bool *out_used);
 
+/* A range of the weights section, in multiples of 64 bytes but for the section's end. */
+struct ig_plan_range {
+    uint64_t begin, end;
+};
+/* What these ranks read of a section of so many bytes, but for what is put together: ascending, with gaps between. Fills
+ * out_ranges (NULL: none), which has room for as many as are returned without. */
+uint32_t ig_plan_reads_find(const struct ig_plan *plan, uint64_t section, struct ig_plan_seats seats,
+                            struct ig_plan_range *out_ranges);
+
 /* A CPU kernel's function type. */
 typedef void (*ig_cpu_kernel)(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch);
 

@@ -1,6 +1,8 @@
 /* Which weights ranks read, and those that are put together from others; see plan.h. */
 #include "engine/plan.h"
 
+#include <stdlib.h>
+
 uint64_t ig_plan_copies_end(const struct ig_plan *plan, uint64_t section) {
     const struct ig_weight_copy *last = plan->n_copies ? &plan->copies[plan->n_copies - 1] : NULL;
     return last ? (last->to + last->piece * last->count + 63) / 64 * 64 : section;
@@ -36,10 +38,11 @@ static uint32_t first_at(const struct ig_plan *plan, uint64_t place) {
     return low;
 }
 
-/* The copies of the weight at a place: those that follow each other without gaps. Returns where they end. */
-static uint64_t end_of(const struct ig_plan *plan, uint64_t place, bool *used) {
+/* The copies of the weight of so many bytes at a place, which follow each other without gaps. Returns where they end. */
+static uint64_t end_of(const struct ig_plan *plan, uint64_t place, uint64_t bytes, bool *used) {
     uint64_t end = place;
-    for (uint32_t i = first_at(plan, place); i < plan->n_copies && plan->copies[i].to == end; i++) {
+    for (uint32_t i = first_at(plan, place); i < plan->n_copies && plan->copies[i].to == end && end - place < bytes;
+         i++) {
         if (used) used[i] = true;
         end += plan->copies[i].piece * plan->copies[i].count;
     }
@@ -48,7 +51,7 @@ static uint64_t end_of(const struct ig_plan *plan, uint64_t place, bool *used) {
 
 bool ig_plan_copies_hold(const struct ig_plan *plan, uint64_t section, const struct ig_plan_buffer *weight) {
     const uint64_t place = 64 * (uint64_t)weight->index, bytes = ig_plan_fixed_bytes(plan, weight);
-    const uint64_t end = place < section ? section : end_of(plan, place, NULL);
+    const uint64_t end = place < section ? section : end_of(plan, place, bytes, NULL);
     return bytes == 0 || (place <= end && bytes <= end - place);
 }
 
@@ -71,7 +74,46 @@ void ig_plan_copies_find(const struct ig_plan *plan, struct ig_plan_seats seats,
         if (is_main(plan, s, seats, &is_own) && !is_own) continue; /* bodies are anyone's */
         for (uint32_t b = 0; b < sub->n_buffers; b++) {
             const struct ig_plan_buffer *buffer = &plan->buffers[sub->buffers + b];
-            if (buffer->kind == IG_PLAN_WEIGHT) (void)end_of(plan, 64 * (uint64_t)buffer->index, out_used);
+            if (buffer->kind == IG_PLAN_WEIGHT)
+                (void)end_of(plan, 64 * (uint64_t)buffer->index, ig_plan_fixed_bytes(plan, buffer), out_used);
         }
     }
+}
+
+static int compare(const void *a, const void *b) {
+    const struct ig_plan_range *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Joins ranges that overlap or touch. Returns how many are left. */
+static uint32_t join(struct ig_plan_range *ranges, uint32_t count) {
+    uint32_t kept = 0;
+    qsort(ranges, count, sizeof *ranges, compare);
+    for (uint32_t i = 0; i < count; i++) {
+        struct ig_plan_range *last = kept ? &ranges[kept - 1] : NULL;
+        if (!last || ranges[i].begin > last->end)
+            ranges[kept++] = ranges[i];
+        else if (ranges[i].end > last->end)
+            last->end = ranges[i].end;
+    }
+    return kept;
+}
+
+uint32_t ig_plan_reads_find(const struct ig_plan *plan, uint64_t section, struct ig_plan_seats seats,
+                            struct ig_plan_range *out) {
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < plan->n_subplans; s++) {
+        const struct ig_subplan *sub = &plan->subplans[s];
+        bool is_own;
+        if (is_main(plan, s, seats, &is_own) && !is_own) continue; /* bodies are anyone's */
+        for (uint32_t b = 0; b < sub->n_buffers; b++) {
+            const struct ig_plan_buffer *buffer = &plan->buffers[sub->buffers + b];
+            const uint64_t begin = 64 * (uint64_t)buffer->index, bytes = ig_plan_fixed_bytes(plan, buffer);
+            if (buffer->kind != IG_PLAN_WEIGHT || begin >= section || bytes == 0) continue;
+            const uint64_t most = section - begin, end = bytes < most ? begin + (bytes + 63) / 64 * 64 : section;
+            if (out) out[count] = (struct ig_plan_range){begin, end < section ? end : section};
+            count++;
+        }
+    }
+    return out ? join(out, count) : count;
 }

@@ -13,7 +13,8 @@ enum origin { ORDINARY, SHARED, IMPORTED };
 
 struct ig_residence {
     int ordinal;
-    struct ig_device *device; /* owned, since the devices of contexts come and go */
+    struct ig_plan_seats seats; /* whose weights it has, on a device with memory of its own; shared memory has all */
+    struct ig_device *device;   /* owned, since the devices of contexts come and go */
     struct ig_module *module;
     enum origin origin;
     int descriptor;              /* of imported memory, while it is opened */
@@ -217,6 +218,11 @@ static enum ingot_status bring_all(struct ig_device *device, const struct ig_wei
     return INGOT_OK;
 }
 
+/* Whose weights a set there has; NULL: all. */
+static const struct ig_plan_seats *seats_of(const struct ig_residence *residence) {
+    return residence->origin == ORDINARY ? &residence->seats : NULL;
+}
+
 static enum ingot_status bring_weights(struct ig_resident_store *store, struct ig_residence *residence,
                                        struct ingot_error *error) {
     struct ig_device *device = residence->device;
@@ -228,8 +234,8 @@ static enum ingot_status bring_weights(struct ig_resident_store *store, struct i
     if (has_borrowed(host) && residence->ordinal != store->borrowed_ordinal)
         return refuse_elsewhere(store, store->borrowed_ordinal, residence->ordinal, error);
     residence->sets = &residence->own;
-    IG_TRY(ig_weight_set_on_device(store->file, host->borrowed, device, residence->origin == ORDINARY, store->allocator,
-                                   &set, error));
+    IG_TRY(ig_weight_set_on_device(store->file, host->borrowed, device, seats_of(residence), store->allocator, &set,
+                                   error));
     add_set(&residence->own, set);
     make_current(&residence->own, set);
     if (residence->origin != ORDINARY) {
@@ -255,11 +261,17 @@ static enum ingot_status fill(struct ig_resident_store *store, struct ig_residen
     return device->api->module_create(device, file->code, file->code_size, &residence->module, error);
 }
 
-static enum ingot_status add(struct ig_resident_store *store, ig_device_opener open, int ordinal, enum origin origin,
-                             int descriptor, struct ingot_error *error) {
+static struct ig_plan_seats seat_number(const struct ig_resident_store *store, uint32_t seat) {
+    const struct ig_plan_seats *all = &store->file->seats;
+    return (struct ig_plan_seats){all->ranks, all->first + seat, 1};
+}
+
+static enum ingot_status add(struct ig_resident_store *store, ig_device_opener open, int ordinal, uint32_t seat,
+                             enum origin origin, int descriptor, struct ingot_error *error) {
     struct ig_residence *residence = ig_allocate(store->allocator, sizeof *residence, _Alignof(struct ig_residence));
     if (!residence) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine's weights");
     residence->ordinal = ordinal;
+    residence->seats = seat_number(store, seat);
     residence->origin = origin;
     residence->descriptor = descriptor;
     enum ingot_status status = fill(store, residence, open, error);
@@ -272,24 +284,35 @@ static enum ingot_status add(struct ig_resident_store *store, ig_device_opener o
     return INGOT_OK;
 }
 
-/* The link that points to what is on the device, or the last one. */
-static struct ig_residence **find(struct ig_resident_store *store, int ordinal) {
-    struct ig_residence **at = &store->first;
-    while (*at && (*at)->ordinal != ordinal)
-        at = &(*at)->next;
+/* What is on the device and serves that number of the process's ranks; NULL: nothing. */
+static struct ig_residence *find(const struct ig_resident_store *store, int ordinal, uint32_t seat) {
+    const struct ig_plan_seats seats = seat_number(store, seat);
+    struct ig_residence *at = store->first;
+    while (at && (at->ordinal != ordinal || (at->origin == ORDINARY && at->seats.first != seats.first)))
+        at = at->next;
+    return at;
+}
+
+/* What is on the device for whatever rank; NULL: nothing. */
+static struct ig_residence *find_any(const struct ig_resident_store *store, int ordinal) {
+    struct ig_residence *at = store->first;
+    while (at && at->ordinal != ordinal)
+        at = at->next;
     return at;
 }
 
 enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_device_opener open, int ordinal,
-                                        struct ig_resident *out_resident, struct ingot_error *error) {
+                                        uint32_t seat, struct ig_resident *out_resident, struct ingot_error *error) {
+    enum ingot_status status = INGOT_OK;
     pthread_mutex_lock(&store->lock);
-    enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, ORDINARY, -1, error);
+    if (!find(store, ordinal, seat)) status = add(store, open, ordinal, seat, ORDINARY, -1, error);
     if (status == INGOT_OK) {
-        struct ig_residence *residence = *find(store, ordinal);
+        struct ig_residence *residence = find(store, ordinal, seat);
         struct ig_weight_set *set = current_of(residence->sets);
         residence->users++;
         set->users++;
-        *out_resident = (struct ig_resident){&set->places, residence->module, set, &residence->sets->current};
+        *out_resident =
+            (struct ig_resident){&set->places, residence->module, residence, set, &residence->sets->current};
     }
     pthread_mutex_unlock(&store->lock);
     return status;
@@ -297,12 +320,17 @@ enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_devi
 
 /* What nobody uses, on a lost device, only keeps that device from being opened afresh. */
 static void drop_if_lost(struct ig_resident_store *store, int ordinal) {
-    struct ig_residence **link = find(store, ordinal), *residence = *link;
-    if (!residence || residence->users > 0) return;
-    struct ig_device *device = residence->device;
-    if (!device->api->lost || !device->api->lost(device)) return;
-    *link = residence->next;
-    destroy(store, residence);
+    for (struct ig_residence **link = &store->first; *link;) {
+        struct ig_residence *residence = *link;
+        struct ig_device *device = residence->device;
+        const bool unused = residence->ordinal == ordinal && residence->users == 0;
+        if (!unused || !device->api->lost || !device->api->lost(device)) {
+            link = &residence->next;
+            continue;
+        }
+        *link = residence->next;
+        destroy(store, residence);
+    }
 }
 
 void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal) {
@@ -311,15 +339,13 @@ void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal) {
     pthread_mutex_unlock(&store->lock);
 }
 
-void ig_resident_store_put(struct ig_resident_store *store, int ordinal, const struct ig_resident *resident) {
+void ig_resident_store_put(struct ig_resident_store *store, const struct ig_resident *resident) {
     pthread_mutex_lock(&store->lock);
-    struct ig_residence *residence = *find(store, ordinal);
-    if (residence) {
-        residence->users--;
-        resident->set->users--;
-        trim(store, residence->sets, residence->device);
-    }
-    drop_if_lost(store, ordinal);
+    struct ig_residence *residence = resident->residence;
+    residence->users--;
+    resident->set->users--;
+    trim(store, residence->sets, residence->device);
+    drop_if_lost(store, residence->ordinal);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -404,6 +430,21 @@ void ig_resident_store_refit_abort(struct ig_resident_store *store, const struct
     pthread_mutex_unlock(&store->lock);
 }
 
+/* Sends what the device has of a range of the section. */
+static enum ingot_status send_range(struct upload *upload, const struct ig_weight_set *to,
+                                    const struct ig_weight_set *from, uint64_t begin, uint64_t end,
+                                    struct ingot_error *error) {
+    for (uint32_t i = ig_weight_span_of(&to->places, begin); i < to->places.n_spans && begin < end; i++) {
+        const struct ig_weight_span *span = &to->spans[i];
+        const uint64_t until = span->end < end ? span->end : end;
+        if (!span->is_absent)
+            IG_TRY(send_pieces(upload, ig_weight_address(&to->places, begin), ig_weight_address(&from->places, begin),
+                               (size_t)(until - begin), error));
+        begin = until;
+    }
+    return INGOT_OK;
+}
+
 /* Sends the weights that differ. */
 static enum ingot_status send_changes(const struct ig_resident_store *store, struct upload *upload,
                                       struct ig_weight_set *to, const struct ig_weight_set *from,
@@ -413,8 +454,7 @@ static enum ingot_status send_changes(const struct ig_resident_store *store, str
         if (to->borrowed[i] || to->made[i] == from->made[i]) continue;
         uint64_t made = from->made[i];
         to->made[i] = UNKNOWN;
-        IG_TRY(send_pieces(upload, ig_weight_address(&to->places, w->offset),
-                           ig_weight_address(&from->places, w->offset), (size_t)w->size, error));
+        IG_TRY(send_range(upload, to, from, w->offset, w->offset + w->size, error));
         to->made[i] = made;
     }
     return INGOT_OK;
@@ -441,7 +481,8 @@ static enum ingot_status bring_changes(const struct ig_resident_store *store, st
     struct upload upload = {.device = device, .piece = piece_of(store->file->weights_size)};
     bool fresh = !set;
     if (fresh) {
-        IG_TRY(ig_weight_set_on_device(store->file, host->borrowed, device, true, store->allocator, &set, error));
+        IG_TRY(ig_weight_set_on_device(store->file, host->borrowed, device, seats_of(residence), store->allocator, &set,
+                                       error));
         memset(set->made, 0xff, set->n_weights * sizeof *set->made);
         add_set(&residence->own, set);
     } else {
@@ -562,8 +603,9 @@ enum ingot_status ig_resident_store_export(struct ig_resident_store *store, ig_d
                                            int *out_descriptor, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
     drop_if_lost(store, ordinal);
-    enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, SHARED, -1, error);
-    if (status == INGOT_OK) status = export(*find(store, ordinal), out_descriptor, error);
+    enum ingot_status status = INGOT_OK;
+    if (!find_any(store, ordinal)) status = add(store, open, ordinal, 0, SHARED, -1, error);
+    if (status == INGOT_OK) status = export(find_any(store, ordinal), out_descriptor, error);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
@@ -573,12 +615,12 @@ enum ingot_status ig_resident_store_import(struct ig_resident_store *store, ig_d
     pthread_mutex_lock(&store->lock);
     drop_if_lost(store, ordinal);
     enum ingot_status status;
-    if (*find(store, ordinal))
+    if (find_any(store, ordinal))
         status =
             IG_ERR(error, INGOT_INVALID_ARGUMENT,
                    "the weights are on GPU %d already: import them before the engine's first context there", ordinal);
     else
-        status = add(store, open, ordinal, IMPORTED, descriptor, error);
+        status = add(store, open, ordinal, 0, IMPORTED, descriptor, error);
     pthread_mutex_unlock(&store->lock);
     return status;
 }

@@ -1,5 +1,5 @@
 /*
- * What all contexts of an engine on one device share, from the first context until the engine is destroyed: the weights,
+ * What all contexts of an engine on one device share, or all with the same rank there, from the first context until the engine is destroyed: the weights,
  * uploaded once if the device has memory of its own, or another process's copy there; and the loaded code. On a device
  * that is lost they go with the last user, or before the next, so that the device can be opened afresh. Refitting gives
  * each device a further set of weights (weight_set.h). Thread-safe.
@@ -17,9 +17,12 @@
 typedef enum ingot_status (*ig_device_opener)(int ordinal, const struct ingot_allocator *allocator,
                                               struct ig_device **out_device, struct ingot_error *error);
 
+struct ig_residence; /* one device's, or one rank's there */
+
 struct ig_resident {
     const struct ig_weight_places *weights;
     struct ig_module *module;
+    struct ig_residence *residence;                 /* which has them */
     struct ig_weight_set *set;                      /* that the weights are */
     const _Atomic(struct ig_weight_set *) *current; /* the newest one there */
 };
@@ -28,8 +31,6 @@ struct ig_resident {
 static inline bool ig_resident_is_old(const struct ig_resident *resident) {
     return atomic_load_explicit(resident->current, memory_order_acquire) != resident->set;
 }
-
-struct ig_residence; /* one device's */
 
 /* The sets of weights on one device. */
 struct ig_weight_sets {
@@ -52,13 +53,15 @@ void ig_resident_store_init(struct ig_resident_store *store, const struct ig_eng
 /* Nobody uses what it gave out any more. */
 void ig_resident_store_deinit(struct ig_resident_store *store);
 
-/* What is on device `ordinal`, which gains a user. Blocks while another thread brings it there. */
+/* What is on device `ordinal` for number `seat` of the process's ranks (0 of an engine that is not divided), which gains a user: a
+ * device with memory of its own has the weights that this rank reads, and those of other ranks apart from them. Blocks while another
+ * thread brings it there. */
 enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_device_opener open, int ordinal,
-                                        struct ig_resident *out_resident, struct ingot_error *error);
+                                        uint32_t seat, struct ig_resident *out_resident, struct ingot_error *error);
 /* Call before device `ordinal` is opened for another user. */
 void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal);
-/* What is on device `ordinal` loses a user, which got `resident`. */
-void ig_resident_store_put(struct ig_resident_store *store, int ordinal, const struct ig_resident *resident);
+/* A user leaves, which got `resident`. */
+void ig_resident_store_put(struct ig_resident_store *store, const struct ig_resident *resident);
 /* The user takes the newest weights; it uses the others no more. */
 void ig_resident_store_switch(struct ig_resident_store *store, struct ig_resident *inout_resident);
 
@@ -95,7 +98,7 @@ struct ig_fetch {
 enum ingot_status ig_resident_fetch(ig_device_opener open, int ordinal, const struct ingot_allocator *allocator,
                                     const struct ig_fetch *fetches, size_t count, struct ingot_error *error);
 
-/* Share the weights on device `ordinal` with other processes; documented at ingot_engine_export_weights and _import_
+/* Share all weights on device `ordinal` with other processes; documented at ingot_engine_export_weights and _import_
  * in ingot.h. `out_descriptor` is the caller's to close; `descriptor` stays the caller's. */
 enum ingot_status ig_resident_store_export(struct ig_resident_store *store, ig_device_opener open, int ordinal,
                                            int *out_descriptor, struct ingot_error *error);

@@ -12,7 +12,7 @@ struct ig_weight_span {
     const void *address;
     bool is_borrowed; /* one weight, in the caller's memory */
     bool is_copied;   /* behind the section: put together from weights of it (engine/plan.h) */
-    bool is_absent;   /* copies that no rank of this process reads; there is no address */
+    bool is_absent;   /* no rank reads it that the places are for; there is no address */
 };
 
 struct ig_weight_places {
@@ -21,8 +21,8 @@ struct ig_weight_places {
     const struct ig_weight_span *spans; /* ascending, without gaps, from 0 to the section's end; at least one */
 };
 
-/* The address of a byte of the weights section. */
-static inline void *ig_weight_address(const struct ig_weight_places *places, uint64_t offset) {
+/* The number of the span that a byte of the weights section is in. */
+static inline uint32_t ig_weight_span_of(const struct ig_weight_places *places, uint64_t offset) {
     uint32_t low = 0, high = places->n_spans; /* spans[low] begins at or before it, spans[high] behind it */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
@@ -31,7 +31,12 @@ static inline void *ig_weight_address(const struct ig_weight_places *places, uin
         else
             high = middle;
     }
-    const struct ig_weight_span *span = &places->spans[low];
+    return low;
+}
+
+/* The address of a byte of the weights section that is not absent. */
+static inline void *ig_weight_address(const struct ig_weight_places *places, uint64_t offset) {
+    const struct ig_weight_span *span = &places->spans[ig_weight_span_of(places, offset)];
     return (void *)((uintptr_t)span->address + (size_t)(offset - span->begin));
 }
 

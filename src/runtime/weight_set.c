@@ -32,18 +32,44 @@ static void add_copies(struct ig_weight_set *set, const struct ig_engine_file *f
     }
 }
 
+/* What is read of the section, of which not all need be in the set's memory; NULL: all is. */
+struct reads {
+    const struct ig_plan_range *ranges;
+    uint32_t count, next; /* the first that ends behind what is divided already */
+};
+
+/* Spans of a range that is not borrowed: of what is read, and of what is not. */
+static void add_own(struct ig_weight_set *set, struct reads *reads, uint64_t begin, uint64_t end) {
+    if (!reads) {
+        add_span(set, begin, end, NULL);
+        return;
+    }
+    while (begin < end) {
+        while (reads->next < reads->count && reads->ranges[reads->next].end <= begin)
+            reads->next++;
+        const struct ig_plan_range *range = reads->next < reads->count ? &reads->ranges[reads->next] : NULL;
+        const bool is_read = range && range->begin <= begin;
+        uint64_t until = !range ? end : is_read ? range->end : range->begin;
+        if (until > end) until = end;
+        add_span(set, begin, until, NULL);
+        set->spans[set->places.n_spans - 1].is_absent = !is_read;
+        begin = until;
+    }
+}
+
 /* Divides the section where weights are borrowed; the bytes that fill up behind one count as its own. */
-static void divide(struct ig_weight_set *set, const struct ig_engine_file *file) {
+static void divide(struct ig_weight_set *set, const struct ig_engine_file *file, struct reads *reads) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < set->n_weights; i++) {
         const struct ig_weight_entry *w = &file->refit.weights[i];
         uint64_t end = (w->offset + w->size + 63) / 64 * 64;
         if (!set->borrowed[i]) continue;
-        if (at < w->offset) add_span(set, at, w->offset, NULL);
+        if (at < w->offset) add_own(set, reads, at, w->offset);
         add_span(set, w->offset, end, set->borrowed[i]);
         at = end;
     }
-    if (at < file->section_size || at == 0) add_span(set, at, file->section_size, NULL);
+    if (at < file->section_size) add_own(set, reads, at, file->section_size);
+    if (set->places.n_spans == 0) add_span(set, 0, 0, NULL);
     add_copies(set, file);
 }
 
@@ -94,13 +120,9 @@ void ig_weight_set_borrow(struct ig_weight_set *set, const struct ig_refit_table
 
 /* ---- Sets -------------------------------------------------------------------------------------------------------- */
 
-static size_t n_spans(uint32_t n_weights, uint32_t n_copies) {
-    return 2 * (size_t)n_weights + 1 + n_copies;
-}
-
-static size_t tables_size(uint32_t n_weights, uint32_t n_copies) {
-    return (size_t)n_weights * (sizeof(uint64_t) + sizeof(void *)) +
-           n_spans(n_weights, n_copies) * sizeof(struct ig_weight_span) + n_copies * sizeof(bool);
+static size_t tables_size(const struct ig_weight_set *set) {
+    return set->n_weights * (sizeof(uint64_t) + sizeof(void *)) + set->most_spans * sizeof(struct ig_weight_span) +
+           set->n_copies * sizeof(bool);
 }
 
 /* The bytes of the copies that are needed. */
@@ -113,32 +135,58 @@ static size_t copies_size(const struct ig_weight_set *set) {
     return (size_t)bytes;
 }
 
+/* The tables, without spans. */
+static bool make_tables(struct ig_weight_set *set, const void *const *borrowed,
+                        const struct ingot_allocator *allocator) {
+    const uint32_t n = set->n_weights;
+    set->spans = ig_allocate(allocator, tables_size(set), _Alignof(struct ig_weight_span));
+    if (!set->spans) return false;
+    set->places.spans = set->spans;
+    set->made = (uint64_t *)(set->spans + set->most_spans);
+    set->borrowed = (const void **)(set->made + n);
+    set->used = (bool *)(set->borrowed + n);
+    if (borrowed && n) memcpy(set->borrowed, borrowed, n * sizeof *borrowed);
+    return true;
+}
+
+/* With what `seats` read alone; NULL: with all weights, and the copies that the process needs. Who has no ranks has all weights. */
+static bool find_spans(struct ig_weight_set *set, const struct ig_engine_file *file, const struct ig_plan_seats *seats,
+                       uint32_t n_reads, const struct ingot_allocator *allocator) {
+    ig_plan_copies_find(&file->plan, seats ? *seats : file->seats, (bool *)(uintptr_t)set->used);
+    if (!seats || file->plan.n_ranks == 0) {
+        divide(set, file, NULL);
+        return true;
+    }
+    const size_t size = (n_reads + 1) * sizeof(struct ig_plan_range);
+    struct ig_plan_range *ranges = ig_allocate(allocator, size, _Alignof(struct ig_plan_range));
+    if (!ranges) return false;
+    struct reads reads = {.ranges = ranges,
+                          .count = ig_plan_reads_find(&file->plan, file->section_size, *seats, ranges)};
+    divide(set, file, &reads);
+    ig_release(allocator, ranges, size);
+    return true;
+}
+
 /* Without memory. NULL: there is none for it. */
 static struct ig_weight_set *new_set(const struct ig_engine_file *file, enum ig_weight_memory kind,
-                                     const void *const *borrowed, const struct ingot_allocator *allocator) {
+                                     const void *const *borrowed, const struct ig_plan_seats *seats,
+                                     const struct ingot_allocator *allocator) {
     const uint32_t n = file->refit.n_weights, n_copies = file->plan.n_copies;
+    const uint32_t n_reads = seats ? ig_plan_reads_find(&file->plan, file->section_size, *seats, NULL) : 0;
     struct ig_weight_set *set = ig_allocate(allocator, sizeof *set, _Alignof(struct ig_weight_set));
     if (!set) return NULL;
-    set->spans = ig_allocate(allocator, tables_size(n, n_copies), _Alignof(struct ig_weight_span));
-    if (!set->spans) {
-        ig_release(allocator, set, sizeof *set);
-        return NULL;
-    }
     set->kind = kind;
     set->n_weights = n;
     set->n_copies = n_copies;
-    set->made = (uint64_t *)(set->spans + n_spans(n, n_copies));
-    set->borrowed = (const void **)(set->made + n);
-    bool *used = (bool *)(set->borrowed + n);
-    ig_plan_copies_find(&file->plan, file->seats, used);
-    set->used = used;
-    if (borrowed && n) memcpy(set->borrowed, borrowed, n * sizeof *borrowed);
-    divide(set, file);
-    set->places.spans = set->spans;
-    set->places.number = next_number();
-    set->size = has_all(set) ? file->section_size : (size_t)ig_weight_own_bytes(&set->places);
-    set->copies_size = has_all(set) ? copies_size(set) : 0;
-    if (set->copies_size && !(set->copies = ig_allocate(allocator, set->copies_size, 64))) {
+    set->most_spans = 2 * (n + n_reads + 1) + n_copies;
+    bool made = make_tables(set, borrowed, allocator) && find_spans(set, file, seats, n_reads, allocator);
+    if (made) {
+        set->places.number = next_number();
+        set->size = has_all(set) ? file->section_size : (size_t)ig_weight_own_bytes(&set->places);
+        set->copies_size = has_all(set) ? copies_size(set) : 0;
+        set->copies = set->copies_size ? ig_allocate(allocator, set->copies_size, 64) : NULL;
+    }
+    if (!made || (set->copies_size && !set->copies)) {
         ig_weight_set_destroy(set, NULL, allocator);
         return NULL;
     }
@@ -159,13 +207,13 @@ void ig_weight_set_destroy(struct ig_weight_set *set, struct ig_device *device,
         break;
     }
     ig_release(allocator, set->copies, set->copies_size);
-    ig_release(allocator, set->spans, tables_size(set->n_weights, set->n_copies));
+    ig_release(allocator, set->spans, tables_size(set));
     ig_release(allocator, set, sizeof *set);
 }
 
 enum ingot_status ig_weight_set_of_file(const struct ig_engine_file *file, const struct ingot_allocator *allocator,
                                         struct ig_weight_set **out_set, struct ingot_error *error) {
-    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_FILE, NULL, allocator);
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_FILE, NULL, NULL, allocator);
     if (!set) return no_memory(sizeof *set, error);
     ig_weight_set_use(set, (void *)(uintptr_t)file->weights);
     ig_weight_set_put_together(set, &file->plan);
@@ -221,7 +269,8 @@ enum ingot_status ig_weight_set_copy(const struct ig_engine_file *file, const st
                                      const void *const *borrowed, const struct ingot_allocator *allocator,
                                      struct ig_weight_set **out_set, struct ingot_error *error) {
     bool mappable = file->mapping.data && !file->stripped && file->weights_size > 0;
-    struct ig_weight_set *set = new_set(file, mappable ? IG_WEIGHTS_MAPPED : IG_WEIGHTS_ALLOCATED, borrowed, allocator);
+    struct ig_weight_set *set =
+        new_set(file, mappable ? IG_WEIGHTS_MAPPED : IG_WEIGHTS_ALLOCATED, borrowed, NULL, allocator);
     if (!set) return no_memory(sizeof *set, error);
     enum ingot_status status = mappable ? map(file, set, error) : allocate_host(file, allocator, set, error);
     if (status != INGOT_OK) {
@@ -259,15 +308,15 @@ void ig_weight_set_follow(struct ig_weight_set *set, const struct ig_weight_set 
 /* ---- Copies on devices ------------------------------------------------------------------------------------------- */
 
 enum ingot_status ig_weight_set_on_device(const struct ig_engine_file *file, const void *const *borrowed,
-                                          struct ig_device *device, bool allocate,
+                                          struct ig_device *device, const struct ig_plan_seats *seats,
                                           const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
                                           struct ingot_error *error) {
-    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_DEVICE, borrowed, allocator);
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_DEVICE, borrowed, seats, allocator);
     void *memory = NULL;
     if (!set) return no_memory(sizeof *set, error);
     size_t size = set->size;
     if (set->size == 0) set->size = 64; /* so that there is an address */
-    enum ingot_status status = allocate ? device->api->allocate(device, set->size, &memory, error) : INGOT_OK;
+    enum ingot_status status = seats ? device->api->allocate(device, set->size, &memory, error) : INGOT_OK;
     if (status != INGOT_OK) {
         ig_error_prefix(error, "weights of %zu bytes", size);
         ig_weight_set_destroy(set, device, allocator);

@@ -30,9 +30,9 @@ struct ig_weight_set {
     size_t users;                 /* contexts that are bound to it */
     uint64_t *made;               /* by weight: the number of the refit that made it; 0: it is the file's */
     const void **borrowed;        /* by weight: where it is in the caller's memory; NULL: in the set's own */
-    const bool *used;             /* by copy of the plan: does this process need it? */
-    struct ig_weight_span *spans; /* room for 2 n_weights + 1 + n_copies */
-    uint32_t n_weights, n_copies;
+    const bool *used;             /* by copy of the plan: is it needed? */
+    struct ig_weight_span *spans; /* room for most_spans */
+    uint32_t n_weights, n_copies, most_spans;
     struct ig_weight_set *next;
 };
 
@@ -46,9 +46,10 @@ enum ingot_status ig_weight_set_of_file(const struct ig_engine_file *file, const
 enum ingot_status ig_weight_set_copy(const struct ig_engine_file *file, const struct ig_weight_set *current,
                                      const void *const *borrowed, const struct ingot_allocator *allocator,
                                      struct ig_weight_set **out_set, struct ingot_error *error);
-/* Memory of a device, uninitialised; with `allocate` false there is none before ig_weight_set_use. */
+/* Memory of a device, uninitialised, for what these ranks read; `seats` NULL: for all weights, and no memory before
+ * ig_weight_set_use. */
 enum ingot_status ig_weight_set_on_device(const struct ig_engine_file *file, const void *const *borrowed,
-                                          struct ig_device *device, bool allocate,
+                                          struct ig_device *device, const struct ig_plan_seats *seats,
                                           const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
                                           struct ingot_error *error);
 /* `device` is that of a set on a device, else NULL. */

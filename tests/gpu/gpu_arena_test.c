@@ -43,7 +43,7 @@ static void begin_member(struct member *m, int engine, struct ig_activations *ac
     struct ig_resident resident;
     *m = (struct member){.engine = engine};
     must(ig_device_cuda_create(0, &ig_libc_allocator, &m->device, &error), &error);
-    must(ig_resident_store_get(&stores[engine], ig_device_cuda_create, 0, &resident, &error), &error);
+    must(ig_resident_store_get(&stores[engine], ig_device_cuda_create, 0, 0, &resident, &error), &error);
     const struct ig_context_config config = {.allocator = &ig_libc_allocator,
                                              .device = m->device,
                                              .threads = 1,

@@ -96,7 +96,7 @@ static enum ingot_status join(struct member *m, struct ig_activations *activatio
     *m = (struct member){NULL};
     ig_resident_store_drop_lost(&engine.store, 0);
     enum ingot_status status = open_gpu(0, config.allocator, &m->device, error);
-    if (!status) status = ig_resident_store_get(&engine.store, open_gpu, 0, &m->resident, error);
+    if (!status) status = ig_resident_store_get(&engine.store, open_gpu, 0, 0, &m->resident, error);
     if (status) return status;
     m->has_resident = true;
     config.device = m->device;
@@ -107,7 +107,7 @@ static enum ingot_status join(struct member *m, struct ig_activations *activatio
 
 static void part(struct member *m) {
     ig_context_destroy(m->context);
-    if (m->has_resident) ig_resident_store_put(&engine.store, 0, &m->resident);
+    if (m->has_resident) ig_resident_store_put(&engine.store, &m->resident);
     ig_device_release(m->device);
     *m = (struct member){NULL};
 }

@@ -322,7 +322,7 @@ static enum ingot_status join(struct cuda_case *f, struct ig_resident_store *sto
     *out_member = (struct member){NULL};
     ig_resident_store_drop_lost(store, 0);
     enum ingot_status status = open_shared(0, config.allocator, &out_member->device, &f->error);
-    if (!status) status = ig_resident_store_get(store, open_shared, 0, &out_member->resident, &f->error);
+    if (!status) status = ig_resident_store_get(store, open_shared, 0, 0, &out_member->resident, &f->error);
     config.weights = out_member->resident.weights;
     config.module = out_member->resident.module;
     out_member->has_resident = !status;
@@ -333,7 +333,7 @@ static enum ingot_status join(struct cuda_case *f, struct ig_resident_store *sto
 
 static void part(struct ig_resident_store *store, struct member *member) {
     ig_context_destroy(member->context);
-    if (member->has_resident) ig_resident_store_put(store, 0, &member->resident);
+    if (member->has_resident) ig_resident_store_put(store, &member->resident);
     ig_device_release(member->device);
 }
 
@@ -676,7 +676,7 @@ static void contexts_share_loaded_code(void **state) {
     counting_allocator_init(&allocator);
     cuda_plan(owner);
     ig_resident_store_init(&store, &owner->file, &allocator.base);
-    assert_int_equal(ig_resident_store_get(&store, open_fake, 0, &resident, &error), INGOT_OK);
+    assert_int_equal(ig_resident_store_get(&store, open_fake, 0, 0, &resident, &error), INGOT_OK);
     unsigned loads = 0;
     for (int i = 0; i < USERS; i++) { /* first one after the other */
         f[i] = cuda_new();

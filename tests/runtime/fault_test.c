@@ -63,7 +63,7 @@ static void join(struct scene *s, struct member *m) {
         .allocator = &s->f->allocator.base, .threads = 1, .max_bytes = SIZE_MAX, .activations = s->activations};
     struct ig_resident resident;
     if (s->setting.where == ON_REMOTE) {
-        if (ig_resident_store_get(&s->f->store, open_remote, 0, &resident, &s->f->error))
+        if (ig_resident_store_get(&s->f->store, open_remote, 0, 0, &resident, &s->f->error))
             fail_msg("%s", s->f->error.message);
         config.weights = resident.weights;
         config.module = resident.module;

@@ -694,7 +694,8 @@ struct asker {
 static void *ask(void *argument) {
     struct asker *asker = argument;
     for (int i = 0; i < 30; i++)
-        assert_int_equal(ig_resident_store_get(asker->store, open_remote, i % 3, &asker->found[i % 3], NULL), INGOT_OK);
+        assert_int_equal(ig_resident_store_get(asker->store, open_remote, i % 3, 0, &asker->found[i % 3], NULL),
+                         INGOT_OK);
     return NULL;
 }
 
@@ -725,7 +726,7 @@ static void weights_are_brought_once(void **state) {
         }
         struct ingot_error error = {0};
         struct ig_resident none = {0};
-        assert_int_equal(ig_resident_store_get(&store, open_remote, 9, &none, &error), INGOT_DEVICE);
+        assert_int_equal(ig_resident_store_get(&store, open_remote, 9, 0, &none, &error), INGOT_DEVICE);
         assert_null(none.weights);
         ig_resident_store_deinit(&store);
         assert_int_equal(allocator.live_count, 0);

@@ -51,7 +51,7 @@ static void end(struct user *u) {
 
 static enum ingot_status get(struct user *u, const void **out_weights) {
     struct ig_resident resident = {0};
-    enum ingot_status status = ig_resident_store_get(&u->store, open_gpu, 0, &resident, &u->error);
+    enum ingot_status status = ig_resident_store_get(&u->store, open_gpu, 0, 0, &resident, &u->error);
     *out_weights = resident.weights ? ig_weight_address(resident.weights, 0) : NULL;
     return status;
 }
@@ -308,7 +308,7 @@ static void *share(void *argument) {
     for (int turn = 0; turn < 20; turn++) {
         int descriptor = -1;
         if (ig_resident_store_export(&u->store, open_gpu, 0, &descriptor, &error)) return "no export";
-        if (ig_resident_store_get(&u->store, open_gpu, 0, &resident, &error)) return "no weights";
+        if (ig_resident_store_get(&u->store, open_gpu, 0, 0, &resident, &error)) return "no weights";
         if (ig_resident_store_import(&u->store, open_gpu, 0, descriptor, &error) == INGOT_OK) return "imported twice";
         close(descriptor);
     }

@@ -93,7 +93,7 @@ static void join(struct user *u, int ordinal) {
     for (int i = 0; i < N; i++)
         u->x[i] = (float)i;
     check(open_device(ordinal, &b.allocator.base, &u->device, &b.error));
-    check(ig_resident_store_get(&b.store, open_device, ordinal, &u->resident, &b.error));
+    check(ig_resident_store_get(&b.store, open_device, ordinal, 0, &u->resident, &b.error));
     struct ig_context_config config = {.allocator = &b.allocator.base,
                                        .device = u->device,
                                        .weights = u->resident.weights,
@@ -105,7 +105,7 @@ static void join(struct user *u, int ordinal) {
 
 static void leave(struct user *u) {
     ig_context_destroy(u->context);
-    ig_resident_store_put(&b.store, u->ordinal, &u->resident);
+    ig_resident_store_put(&b.store, &u->resident);
     ig_device_release(u->device);
 }
 
@@ -324,7 +324,7 @@ static void borrowed_elsewhere(void **state) {
     end();
     begin();
     check(try_lending(none, lent, 0, 0));
-    assert_int_equal(ig_resident_store_get(&b.store, open_device, 1, &resident, &b.error), INGOT_UNSUPPORTED);
+    assert_int_equal(ig_resident_store_get(&b.store, open_device, 1, 0, &resident, &b.error), INGOT_UNSUPPORTED);
     end();
 }
 

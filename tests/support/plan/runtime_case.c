@@ -77,7 +77,7 @@ enum ingot_status try_context(struct fixture *f, struct ig_context_config config
     } else if (f->remote) {
         IG_TRY(remote_device_create(threads, config.allocator, &f->device, &f->error));
         struct ig_resident resident;
-        IG_TRY(ig_resident_store_get(&f->store, open_remote, 0, &resident, &f->error));
+        IG_TRY(ig_resident_store_get(&f->store, open_remote, 0, 0, &resident, &f->error));
         config.weights = resident.weights;
         config.module = resident.module;
     } else {
