@@ -8,7 +8,8 @@ static double estimate(void *user, struct ig_graph *graph, const struct ig_regio
     if (ig_map_get_name(&e->by_fingerprint, text, &at)) return e->times.at[at];
     struct ig_sizes usual;
     ig_sizes_usual(graph->dims, graph->job, &usual);
-    double time = ig_kernel_estimate(ig_kernel_make(graph, region, e->target), &usual);
+    const struct ig_kernel *kernel = ig_kernel_candidate(graph, region, e->target, NULL, 0);
+    double time = kernel ? ig_kernel_estimate(kernel, &usual) : 0;
     ig_map_put_name(&e->by_fingerprint, text, e->times.count);
     IG_PUSH(graph->job, &e->times, time);
     return time;

@@ -17,6 +17,7 @@
 #include "compile/refit/recipes.h"
 #include "compile/refit/refit.h"
 #include "compile/refit/structure.h"
+#include "compile/shard/agree.h"
 #include "compile/shard/shard.h"
 #include "compile/specialize.h"
 #include "compile/variants/tuning.h"
@@ -134,6 +135,7 @@ static void run_passes(struct build *b) {
         for (int r = 0; r < s->ranks; r++)
             s->graphs[r] = b->ranks.at[first++].graph;
         ig_sharding_verify(s);
+        ig_shard_agree(s->graphs, s->ranks, &b->target.target);
     }
 }
 

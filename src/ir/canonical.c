@@ -234,6 +234,15 @@ void ig_region_walk(struct ig_graph *g, const struct ig_region *region, struct i
         walk_value(&w, region->inputs.at[i]);
 }
 
+static int compare_ids(const void *a, const void *b) {
+    ig_node_id x = *(const ig_node_id *)a, y = *(const ig_node_id *)b;
+    return (x > y) - (x < y);
+}
+
+void ig_region_sort(struct ig_region *region) {
+    qsort(region->nodes.at, region->nodes.count, sizeof *region->nodes.at, compare_ids);
+}
+
 /* ---- The order of inputs and outputs ------------------------------------------------------------------------------*/
 
 /*

@@ -38,6 +38,9 @@ struct ig_walk {
 };
 void ig_region_walk(struct ig_graph *graph, const struct ig_region *region, struct ig_walk *out_walk);
 
+/* Puts a region's nodes in the order of the graph's. */
+void ig_region_sort(struct ig_region *region);
+
 /* Puts a region's inputs and outputs in an order that follows from what it computes, so that equal regions have theirs
  * in the same order. Outputs come by depth, then by what computes them. */
 void ig_region_arrange(struct ig_graph *graph, struct ig_region *region);

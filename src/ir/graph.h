@@ -204,6 +204,9 @@ struct ig_region {
     IG_VEC(ig_node_id) nodes;
     IG_VEC(ig_value) inputs;  /* read from memory, unique; weights included */
     IG_VEC(ig_value) outputs; /* written to memory; the order of both follows from the region alone (canonical.h) */
+    /* COLLECTIVE: a region that computes what this one and the next do together, and stores the collective's result only if
+     * others read it: a kernel may run in place of both (pass/fuse/exchanges.h). NULL: none. Its nodes belong to them. */
+    const struct ig_region *joined;
 };
 
 /* Two dims that a shape rule assumed equal without proof: a model adds f32[n] to f32[m]. They are checked when the

@@ -66,3 +66,12 @@ bool ig_part_is_given(const struct ig_graph *g, ig_value v) {
         v = n->in[0];
     }
 }
+
+uint32_t ig_part_producer(const struct ig_graph *g, ig_value v) {
+    for (;;) {
+        const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def(g, v);
+        if (!n) return IG_NO_REGION;
+        if (n->region != IG_NO_REGION || n->n_in == 0) return n->region;
+        v = n->in[0];
+    }
+}

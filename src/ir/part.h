@@ -25,5 +25,7 @@ const struct ig_node *ig_part_stored(const struct ig_graph *g, ig_value output);
 bool ig_part_is_given(const struct ig_graph *g, ig_value v);
 /* The value whose memory v shares through reshapes. */
 ig_value ig_part_base(const struct ig_graph *g, ig_value v);
+/* In a divided graph: the region that computes the memory which v is, or is a part of; IG_NO_REGION: none. */
+uint32_t ig_part_producer(const struct ig_graph *g, ig_value v);
 
 #endif

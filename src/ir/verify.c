@@ -178,10 +178,25 @@ static void check_region(const struct verifier *v, uint32_t index, bool *ready) 
     }
 }
 
+/* It runs where the region does, and in place of the next one too. */
+static void check_joined(const struct verifier *v, uint32_t index, const bool *ready) {
+    const struct ig_region *region = &v->graph->regions.at[index], *joined = region->joined;
+    if (!joined) return;
+    if (region->family != IG_FAMILY_COLLECTIVE || index + 1 == v->graph->regions.count ||
+        joined->anchor != region->anchor)
+        fail(v, region->anchor, "region %u is joined with nothing", index);
+    for (uint32_t i = 0; i < joined->inputs.count; i++) {
+        ig_value input = joined->inputs.at[i];
+        if (!is_in_memory(v->graph, ready, input))
+            fail(v, ig_info(v->graph, input)->node, "what joins region %u reads it before it is there", index);
+    }
+}
+
 static void check_regions(const struct verifier *v) {
     bool *ready = IG_NEW_ARRAY(v->job, bool, v->graph->values.count + 1);
     int64_t collectives = 0;
     for (uint32_t i = 0; i < v->graph->regions.count; i++) {
+        check_joined(v, i, ready);
         check_region(v, i, ready);
         if (v->graph->regions.at[i].family == IG_FAMILY_COLLECTIVE)
             check_collective(v, v->graph->regions.at[i].anchor, collectives++);

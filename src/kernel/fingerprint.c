@@ -77,8 +77,8 @@ static void add_definition(struct fingerprint *f, ig_value v) {
 /* Do kernels of this region depend on whether their operands are constant? The time of a contraction does, and so may
  * the choice of its kernel; and what waits for the preceding kernel by itself prefetches constants first. */
 static bool constants_count(const struct ig_region *region, const struct ig_target *target) {
-    return region->family == IG_FAMILY_CONTRACT ||
-           (region->family == IG_FAMILY_ROW && ig_target_has_early_start(target));
+    bool reads_rows = region->family == IG_FAMILY_ROW || region->family == IG_FAMILY_COLLECTIVE;
+    return region->family == IG_FAMILY_CONTRACT || (reads_rows && ig_target_has_early_start(target));
 }
 
 /* Or on whether they are inputs of the graph, which maps prefetch? */

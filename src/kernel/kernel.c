@@ -77,10 +77,11 @@ double ig_kernel_cost(const struct ig_kernel *kernel, const struct ig_sizes *at)
     return kernel->model.cost(kernel, sizes);
 }
 
-/* The models of products and attentions know what their templates do, but nothing of operands that loops fill in. */
+/* The models of products, attentions and exchanges know what their templates do, but nothing of operands that loops fill in. */
 double ig_kernel_estimate(const struct ig_kernel *kernel, const struct ig_sizes *at) {
-    bool filled = kernel->gemm && kernel->gemm->a == IG_CUDA_FILLED,
-         templated = kernel->gemm || kernel->attend || kernel->blocks || kernel->depthwise || kernel->patch;
+    bool filled = kernel->gemm && kernel->gemm->a == IG_CUDA_FILLED, templated = kernel->gemm || kernel->attend ||
+                                                                                 kernel->blocks || kernel->depthwise ||
+                                                                                 kernel->patch || kernel->exchange;
     if (kernel->threads == 0 || kernel->library) return 0;
     double model = templated ? ig_kernel_cost(kernel, at) : 0;
     double loops = filled || !templated ? ig_cuda_estimate(kernel, at) : 0;

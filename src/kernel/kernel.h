@@ -32,6 +32,7 @@ struct ig_kernel {
     const char *title;              /* the ONNX nodes that it computes, for people */
     struct ig_loops *loops;         /* complete; template code is in TEXT statements */
     const char *prelude;            /* text printed before the function, such as template functions; may be NULL */
+    const char *opening;            /* CUDA: text at the beginning of the function; NULL: none. See exchange_block.h */
     IG_VEC(struct ig_micro) micros; /* micro-kernels that the loops call; ig_c_micro prints them after the prelude */
     IG_VEC(ig_value) literals;      /* region inputs inlined as literals, not passed */
     IG_VEC(ig_dim) dims;            /* run-time values of dim[]: loops->dim_params */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "codegen/cuda/print.h"
+#include "compile/estimates.h"
+#include "ir/text/print.h"
 #include "kernel/kernel.h"
 #include "support/check/kernel_cases.h"
 #include "support/check/passes.h"
@@ -522,11 +524,37 @@ static void test_changing(void **state) {
     run_job(check_changing, NULL);
 }
 
+/* An all-reduce by rows waits for its predecessor behind loads of what never changes; what it loads then may change. */
+static void check_changing_rows(struct ig_job *job, void *argument) {
+    static const char layer[] = "graph {\n  input %0 \"x\": f16[n,64]\n  input %1 \"r\": f16[n,64]\n"
+                                "  %2 = neg(%0): f16[n,64]\n"
+                                "  %3 = all_reduce(%2) {number=0, ranks=4, reduction=0}: f16[n,64]\n"
+                                "  %4 = add(%1, %3): f16[n,64]\n  %5 = reduce_mean(%4) {axes=[1]}: f16[n,1]\n"
+                                "  %6 = sub(%4, %5): f16[n,64]\n  output \"y\" = %6\n}\n";
+    struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90};
+    struct ig_pass_options options = {.target = &target, .estimator = ig_estimates_open(job, &target)};
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), layer, sizeof layer - 1);
+    (void)argument;
+    g = passes_named(g, "fuse", &options);
+    assert_non_null(g->regions.at[1].joined);
+    const char *text = ig_cuda_kernel(job, ig_kernel_make(g, g->regions.at[1].joined, &target), "kernel", &target);
+    const char *body = strstr(text, "kernel(const uint16_t *x0,\n    const uint16_t *x1,\n");
+    assert_non_null(body);
+    const char *waits = strstr(body, "exchange::rows all(seat);"), *loads = strstr(body, "x1 +");
+    assert_true(waits && loads && waits < loads);
+    assert_null(strstr(body, "griddepcontrol.wait")); /* it is in the class */
+}
+
+static void test_changing_rows(void **state) {
+    (void)state;
+    run_job(check_changing_rows, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),       cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
         cmocka_unit_test(test_choices),    cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_flat_convs), cmocka_unit_test(test_changing),
+        cmocka_unit_test(test_flat_convs), cmocka_unit_test(test_changing),  cmocka_unit_test(test_changing_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,5 +50,9 @@ void ig_cuda_exchange(const struct ig_cuda_exchange *e, struct ig_text *text) {
     ig_text_printf(text, "typedef %s element;\ntypedef %s total;\n",
                    reduces ? types[e->dtype].stored : plain_type(e->dtype), reduces ? total_type(e) : "int");
     ig_text_add(text, ig_cuda_template_exchange);
+    if (e->row > 0) {
+        ig_text_printf(text, "enum { ROW = %lld };\n", (long long)e->row);
+        ig_text_add(text, ig_cuda_template_exchange_row);
+    }
     ig_text_add(text, "}\n");
 }

@@ -1,5 +1,5 @@
-/* A collective as CUDA C++: the description's numbers as constants, then the template (exchange.cu), in the namespace
- * `exchange`. */
+/* A collective as CUDA C++: the description's numbers as constants, then the templates (exchange.cu, and exchange_row.cu for
+ * one by rows), in the namespace `exchange`. */
 #ifndef IG_CODEGEN_CUDA_EXCHANGE_H
 #define IG_CODEGEN_CUDA_EXCHANGE_H
 
@@ -11,7 +11,13 @@
  *
  *     exchange::run(source, destination, seat, number, outer, inner, part0, part1, …)
  *
- * with the sizes of base/collective.h, one part for each rank, and the number of the collective in its plan.
+ * with the sizes of base/collective.h, one part for each rank, and the number of the collective in its plan. Of an all-reduce
+ * by rows it declares a class: the kernel begins with `exchange::rows all(seat);`, in which it waits for the one before, and
+ * each block calls
+ *
+ *     all.send(source, number, lines);       its row to the others
+ *     all.take(source, row, destination);    the reduced row, to shared memory and, if that is given, the destination
+ *     all.leave();                           at the end
  */
 void ig_cuda_exchange(const struct ig_cuda_exchange *exchange, struct ig_text *text);
 

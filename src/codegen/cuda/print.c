@@ -369,6 +369,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     ig_cuda_place_fences(&c);
     if (kernel->shared_bytes > 0) ig_code_line(p, "extern __shared__ __align__(1024) char ig_shared[];");
     if (ig_target_has_early_start(target)) print_early_start(p);
+    if (kernel->opening) ig_code_line(p, "%s", kernel->opening);
     if (kernel->gemm && kernel->gemm->producer) print_roles(p, target);
     print_buffers(&c);
     uint32_t next = 0;

@@ -14,6 +14,7 @@ extern const char ig_cuda_template_blocks[];
 extern const char ig_cuda_template_copy[];
 extern const char ig_cuda_template_depthwise[];
 extern const char ig_cuda_template_exchange[];
+extern const char ig_cuda_template_exchange_row[];
 extern const char ig_cuda_template_gemm[];
 extern const char ig_cuda_template_gemm_barrier[];
 extern const char ig_cuda_template_gemm_copy[];

@@ -104,8 +104,34 @@ static void emit(struct ig_kernel *kernel, const struct ig_region *region, const
     ig_s_call(k, body, "exchange::run", args, (int)(4 + n_sizes));
 }
 
+/* Measured on two H200 (bench/results/2026-11-26-gpu-ranks.md): words with epochs beside them, and long messages. */
+double ig_exchange_time(double bytes, uint32_t ranks) {
+    const double others = (double)ranks - 1;
+    const double start = bytes <= IG_WINDOW_SHORT ? 4.2 : 5.8, rate = bytes <= IG_WINDOW_SHORT ? 140e3 : 186e3;
+    return start + others - 1 + others * bytes / rate;
+}
+
+struct problem {
+    uint32_t ranks;
+    double size; /* of an element */
+};
+
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    const struct problem *p = kernel->model.problem;
+    return ig_exchange_time((double)sizes[0] * p->size, p->ranks);
+}
+
+static void make_model(struct ig_kernel *kernel, struct ig_job *job, struct ig_dims *dims, ig_dim elements) {
+    const struct ig_cuda_exchange *e = kernel->exchange;
+    struct problem *p = IG_NEW(job, struct problem);
+    ig_dim one = ig_dim_const(dims, 1);
+    *p = (struct problem){e->ranks, (double)ingot_dtype_size(e->dtype)};
+    kernel->model = (struct ig_kernel_model){{elements, one, one, one}, p, cost};
+}
+
 struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *graph, const struct ig_region *region,
                                           const struct ig_target *target, const struct ig_sizes *at) {
+    if (region->nodes.count > 1) return ig_kernel_exchange_row_cuda(graph, region, target, at);
     const struct ig_node n = graph->nodes.at[region->anchor];
     const struct ig_collective what = ig_exchange_collective(graph, &n);
     struct ig_dims *dims = graph->dims;
@@ -126,6 +152,7 @@ struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *graph, const struct i
                                                                                      : 0;
     kernel->exchange = e;
     kernel->loops = ig_loops_create(graph->job, dims);
+    make_model(kernel, graph->job, dims, longest(dims, e, sizes));
     ig_dim lines = ig_dim_ceil_div(dims, longest(dims, e, sizes), unit);
     ig_dim blocks = ig_dim_ceil_div(dims, lines, ig_dim_const(dims, IG_WINDOW_THREADS));
     kernel->tiles = ig_dim_min(dims, ig_dim_max(dims, blocks, one), ig_dim_const(dims, IG_WINDOW_HEADERS));

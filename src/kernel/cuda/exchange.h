@@ -5,6 +5,14 @@
 #include "base/collective.h"
 #include "kernel/kernel.h"
 
+/* Of a collective and the rows behind it (graph.h, joined). NULL: there is no such kernel. Its buffers are those of the region,
+ * then the seat; its dims begin with the number of the collective and that of the lines of the message (base/window.h), which must be
+ * short, and have at most IG_WINDOW_HEADERS rows, the kernel's tiles. */
+struct ig_kernel *ig_kernel_exchange_row_cuda(struct ig_graph *graph, const struct ig_region *region,
+                                              const struct ig_target *target, const struct ig_sizes *at);
+/* Microseconds of an all-reduce of so many bytes, from kernel to kernel. */
+double ig_exchange_time(double bytes, uint32_t ranks);
+
 enum { IG_EXCHANGE_MOST_SIZES = 2 + IG_MOST_RANKS };
 
 /* Is there a kernel for this region of a collective? Its buffers are operand, result and seat (base/window.h). */

@@ -17,6 +17,10 @@ struct ig_cuda_exchange {
     uint32_t ranks, root;
     bool early; /* the kernel itself waits for the one before it, after it has read what never changes */
     int even;   /* 16, 8, or 0: what lies together of a rank's part is a multiple of so many bytes */
+    /* Not 0: a short all-reduce of a matrix whose rows have so many elements. Each block reduces one row, of which it needs
+     * all, and has a multiple of 32 threads, at least 128. The kernel's opening is IG_EXCHANGE_OPENING. */
+    int64_t row;
 };
+#define IG_EXCHANGE_OPENING "exchange::rows all(seat);"
 
 #endif

@@ -43,9 +43,10 @@ struct lines {
     ig_x share;   /* the block's part of the row */
     int vector;   /* elements per access */
     ig_x vars[IG_NEST_DIMS];
-    bool few;              /* few rows: all are in flight at once */
-    int n_early;           /* number of constants loaded before the passes */
-    int early[MOST_EARLY]; /* their register buffers */
+    bool few;                             /* few rows: all are in flight at once */
+    int n_early;                          /* number of constants loaded before the passes */
+    int early[MOST_EARLY];                /* their register buffers */
+    const struct ig_row_arrival *arrival; /* NULL: all values come from memory */
 };
 
 static ig_x num(struct ig_row *r, int64_t i) {
@@ -397,6 +398,10 @@ static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
     return body;
 }
 
+static void emit_call(struct lines *l, struct ig_stmt *body, const struct ig_row_call *call) {
+    ig_s_call(l->r->k, body, call->function, call->args, call->n_args);
+}
+
 static void emit(struct lines *l) {
     struct ig_row *r = l->r;
     ig_x row;
@@ -407,10 +412,14 @@ static void emit(struct lines *l) {
     }
     if (r->kept > 0) l->vars[0] = row;
     fetch_constants(l);
+    if (l->arrival) emit_call(l, body, &l->arrival->first);
     load_constants(l, body);
+    emit_pass(l, body, -1);
+    if (l->arrival) emit_call(l, body, &l->arrival->arrives);
     for (int pass = 0; pass <= r->passes; pass++)
         emit_pass(l, body, pass);
     emit_results(l, body);
+    if (l->arrival) emit_call(l, body, &l->arrival->last);
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
@@ -434,6 +443,14 @@ static void fit_lanes(struct lines *l) {
         l->lanes /= 2;
 }
 
+/* Of the registers that were chosen before it was known. */
+static void set_widths(struct lines *l) {
+    for (uint32_t i = 0; i < l->r->k->buffers.count; i++) {
+        struct ig_buffer *b = &l->r->k->buffers.at[i];
+        if (b->kind == IG_BUFFER_SPREAD) b->width = l->vector;
+    }
+}
+
 static bool lines_prepare(struct lines *l, struct ig_row *r, const struct ig_target *target) {
     *l = (struct lines){.r = r, .n = -1};
     if (!r->regular || r->columns) return false;
@@ -446,11 +463,46 @@ static bool lines_prepare(struct lines *l, struct ig_row *r, const struct ig_tar
     if (l->lanes) r->kernel->threads = team_threads(l->lanes, guess_rows(r));
     l->few = are_few(guess_rows(r), l->lanes ? l->lanes : r->kernel->threads);
     make_model(l);
-    for (uint32_t i = 0; i < r->k->buffers.count; i++) {
-        if (r->k->buffers.at[i].kind == IG_BUFFER_SPREAD) r->k->buffers.at[i].width = l->vector;
-    }
+    set_widths(l);
     return true;
 }
+
+/* ---- Rows of which a value arrives ------------------------------------------------------------------------------- */
+
+/* The other operands are loaded while it is on its way. */
+static void keep_operands(struct ig_row *r, int64_t elements, int each) {
+    int room = REGISTERS / each;
+    const uint32_t *passes = ig_row_passes_of(r);
+    for (uint32_t i = 0; i < r->region->inputs.count && room > 0; i++) {
+        ig_value v = r->region->inputs.at[i];
+        const struct ig_type *type = ig_type_of(r->graph, v);
+        if (passes[v] == 0 || ig_info(r->graph, v)->is_const || !ig_row_is_space_shape(r, type)) continue;
+        const char *name = ig_format(r->graph->job, "kept%u", r->k->buffers.count);
+        r->cache_of[v] = ig_loops_spread(r->k, ig_dtype_compute(type->dtype), elements, 1, name);
+        r->cache_pass[v] = -1;
+        room--;
+    }
+}
+
+bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival) {
+    struct lines l = {.r = r, .n = -1, .blocks = 1, .few = true, .arrival = arrival};
+    if (!r->regular || r->columns || !ig_dim_is_const(r->k->dims, r->count, &l.n) || l.n < 2) return false;
+    l.part = l.n;
+    r->cache_of[arrival->value] = arrival->buffer;
+    r->cache_pass[arrival->value] = -2;
+    const int each = (int)((l.n + r->kernel->threads - 1) / r->kernel->threads);
+    keep_operands(r, l.n, each);
+    ig_row_keep_cuda(r, l.n, each);
+    if (!ig_row_prepare(r, 0)) return false;
+    l.vector = ig_row_vector_cuda(r);
+    set_widths(&l);
+    emit(&l);
+    r->kernel->tactic = ig_format(r->graph->job, "rows, %d passes, blocks of %d, %d elements at once%s", r->passes + 1,
+                                  r->kernel->threads, l.vector, l.n_early ? ", constants early" : "");
+    return true;
+}
+
+/* ---- Choosing among schedules ------------------------------------------------------------------------------------ */
 
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, const struct ig_sizes *at) {

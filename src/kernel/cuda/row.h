@@ -7,6 +7,24 @@
 
 /* Rows whose innermost axis is kept; false if the region turns out not to be regular. */
 bool ig_row_columns_cuda(struct ig_row *r);
+/*
+ * Rows of which one value does not come from memory: each block has it, of one row, when it has called some functions. They get
+ * what they need as arguments, and know by the block's number which row it is.
+ */
+struct ig_row_call {
+    const char *function;
+    struct ig_call_arg args[4];
+    int n_args;
+};
+struct ig_row_arrival {
+    ig_value value;                   /* of the space's shape, whose rows lie one behind the other */
+    int buffer;                       /* in shared memory, with room for a row: where the value comes to */
+    struct ig_row_call first;         /* at the beginning; then other operands are loaded, while it is on its way */
+    struct ig_row_call arrives, last; /* before it is read; at the end */
+};
+/* Makes the kernel of r, initialised and with kernel->threads set: a block for each row. False if the region turns out not to be
+ * regular. */
+bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival);
 /* Rows in pieces that lie side by side; false if there are none, or the region turns out not to be regular. */
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target);
 /* Chooses what stays in the registers of the threads that loaded or computed it, which need it in several passes, if they

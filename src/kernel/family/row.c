@@ -385,7 +385,7 @@ bool ig_row_prepare(struct ig_row *r, int lanes) {
     }
     int rank = r->nest.rank;
     r->lane = ig_x_free_var(r->k, ig_dim_const(r->k->dims, lanes ? lanes : 1));
-    for (r->pass = 0; r->pass <= r->passes && r->regular; r->pass++) {
+    for (r->pass = -1; r->pass <= r->passes && r->regular; r->pass++) {
         for (uint32_t i = 0; i < r->steps.count && r->regular; i++) {
             if (r->steps.at[i].pass == r->pass) lower_step(r, i);
         }

@@ -58,11 +58,12 @@ struct ig_row {
     bool long_row; /* long enough for partial sums */
 
     IG_VEC(struct ig_row_step) steps;
-    int passes;      /* passes with reductions; one more stores the rest */
-    int *pass_of;    /* by value: the first pass that can compute it; -1: not in the region */
-    int *cache_of;   /* by value, inputs included: the buffer that caches it; -1: none */
-    int *cache_pass; /* by value: the pass that fills cache_of */
-    int pass;        /* the pass being lowered */
+    int passes;    /* passes with reductions; one more stores the rest */
+    int *pass_of;  /* by value: the first pass that can compute it; -1: not in the region */
+    int *cache_of; /* by value, inputs included: the buffer that caches it; -1: none */
+    int *
+        cache_pass; /* by value: the pass that fills cache_of; -1: one before all others, -2: not by the row's passes */
+    int pass;       /* the pass being lowered */
 
     struct ig_nest nest;
     int kept;                   /* dims of the nest before the reduced ones */

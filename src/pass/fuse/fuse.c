@@ -25,6 +25,7 @@
 #include "ir/part.h"
 #include "ir/turns.h"
 #include "pass/fuse/attend.h"
+#include "pass/fuse/exchanges.h"
 #include "pass/fuse/in_place.h"
 #include "pass/fuse/profit.h"
 #include "pass/fuse/siblings.h"
@@ -691,11 +692,6 @@ static void gather_node(struct gathering *w, ig_node_id id) {
     IG_PUSH(g->job, &w->region->nodes, id);
 }
 
-static int compare_ids(const void *a, const void *b) {
-    ig_node_id x = *(const ig_node_id *)a, y = *(const ig_node_id *)b;
-    return (x > y) - (x < y);
-}
-
 /* Marks the values that nodes outside their own region read. Views belong to no region, so they count as such. */
 static void mark_stored_values(struct fuser *f) {
     struct ig_graph *g = f->g;
@@ -740,7 +736,7 @@ static void emit_region(struct fuser *f, struct gathering *w, uint32_t r) {
         gather_node(w, from->nodes.at[i]);
     }
     IG_ASSERT(g->job, region.nodes.count > 0);
-    qsort(region.nodes.at, region.nodes.count, sizeof *region.nodes.at, compare_ids);
+    ig_region_sort(&region);
     for (uint32_t i = 0; i < region.nodes.count; i++) {
         struct ig_node *n = &g->nodes.at[region.nodes.at[i]];
         if (f->region_of[region.nodes.at[i]] != r) continue;
@@ -884,6 +880,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     decide_views(g, options, &choices);
     if (decide_attentions(g, options, &choices)) decide_views(g, options, &choices);
     ig_join_siblings(g, options);
+    ig_join_exchanges(g, options);
 }
 
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options) {

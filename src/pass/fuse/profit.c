@@ -2,7 +2,6 @@
 #include "pass/fuse/profit.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/canonical.h"
@@ -23,8 +22,7 @@ void ig_choices_init(struct ig_choices *choices, struct ig_graph *g) {
     choices->is_body = false;
 }
 
-/* What a region adds to a network; 0: unknown. */
-static double time_of(struct ig_graph *g, const struct ig_pass_options *options, const struct ig_region *region) {
+double ig_profit_time_of(struct ig_graph *g, const struct ig_pass_options *options, const struct ig_region *region) {
     double time = options->estimator->estimate(options->estimator->user, g, region);
     return time > 0 ? fmax(time - OVERLAP, LEAST) : 0;
 }
@@ -40,7 +38,7 @@ double ig_profit_time(struct ig_graph *g, const struct ig_pass_options *options,
             again = seen[k] == region;
         if (again) continue;
         seen[n_seen++] = region;
-        double time = time_of(g, options, &g->regions.at[region]);
+        double time = ig_profit_time_of(g, options, &g->regions.at[region]);
         if (time == 0) return 0;
         sum += time;
     }
@@ -134,14 +132,9 @@ static void gather(struct gathering *w, ig_node_id id) {
     IG_PUSH(w->g->job, &w->region.nodes, id);
 }
 
-static int compare_ids(const void *a, const void *b) {
-    ig_node_id x = *(const ig_node_id *)a, y = *(const ig_node_id *)b;
-    return (x > y) - (x < y);
-}
-
 static struct ig_region *complete(struct gathering *w) {
     if (w->region.nodes.count == 0) return NULL;
-    qsort(w->region.nodes.at, w->region.nodes.count, sizeof *w->region.nodes.at, compare_ids);
+    ig_region_sort(&w->region);
     if (w->region.family == IG_FAMILY_MAP || w->region.family == IG_FAMILY_ROW)
         w->region.anchor = w->region.nodes.at[w->region.nodes.count - 1];
     ig_region_arrange(w->g, &w->region);
@@ -213,7 +206,7 @@ static double time_of_storing(struct views *s, const struct ig_region *reader, c
     double sum = 0;
     for (uint32_t i = 0; i < p->n_views; i++) {
         struct ig_region *producer = producer_of(s->g, reader, p->view[i]);
-        double time = producer ? time_of(s->g, s->options, producer) : 0;
+        double time = producer ? ig_profit_time_of(s->g, s->options, producer) : 0;
         if (time == 0) return INFINITY;
         sum += time;
     }
@@ -223,7 +216,7 @@ static double time_of_storing(struct views *s, const struct ig_region *reader, c
 static void add_reader(struct views *s, struct proposal *p, uint32_t region, double through) {
     const struct ig_region *reader = &s->g->regions.at[region];
     struct ig_region *with = without(s->g, reader, p->view, p->n_views);
-    double stored = with ? time_of(s->g, s->options, with) : 0;
+    double stored = with ? ig_profit_time_of(s->g, s->options, with) : 0;
     if (stored == 0) return;
     if (p->readers.count == 0) p->stored = time_of_storing(s, reader, p);
     IG_PUSH(s->g->job, &p->readers, region);
@@ -258,7 +251,7 @@ static void propose(struct views *s, uint32_t region) {
     if (views * r->nodes.count > MAX_ESTIMATED) return;
     for (uint32_t i = 0; i < r->nodes.count; i++) {
         if (!is_read_through(s, region, r->nodes.at[i])) continue;
-        if (through == 0) through = time_of(s->g, s->options, r);
+        if (through == 0) through = ig_profit_time_of(s->g, s->options, r);
         if (through == 0) return;
         add_reader(s, proposal_of(s, s->g->nodes.at[r->nodes.at[i]].out), region, through);
     }

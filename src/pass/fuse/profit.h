@@ -25,6 +25,8 @@ bool ig_profit_of_views(struct ig_graph *graph, const struct ig_pass_options *op
 /* Estimated microseconds that the regions which compute these nodes add to a network; 0: unknown. */
 double ig_profit_time(struct ig_graph *graph, const struct ig_pass_options *options, const ig_node_id *nodes,
                       uint32_t count);
+/* The same of a region, which may be one that the graph does not have. */
+double ig_profit_time_of(struct ig_graph *graph, const struct ig_pass_options *options, const struct ig_region *region);
 /* Is a way that takes so many microseconds to be preferred to the proposed one? Notes the decision. */
 bool ig_profit_is_better(struct ig_graph *graph, const struct ig_pass_options *options, ig_value value,
                          const char *otherwise, double proposed, double other);

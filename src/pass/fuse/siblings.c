@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ir/canonical.h"
+#include "ir/part.h"
 #include "pass/fuse/profit.h"
 
 /* Microseconds that a kernel may take besides its start, for which another is worth avoiding: larger ones fill the GPU
@@ -19,22 +20,12 @@ struct joining {
     bool *dead;        /* by region: was joined to a later one */
 };
 
-/* The region that computes the memory which v is, or is a part of; IG_NO_REGION: none. */
-static uint32_t producer_of(const struct ig_graph *g, ig_value v) {
-    for (;;) {
-        const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def(g, v);
-        if (!n) return IG_NO_REGION;
-        if (n->region != IG_NO_REGION || n->n_in == 0) return n->region;
-        v = n->in[0];
-    }
-}
-
 static void find_first_readers(struct joining *s) {
     const struct ig_graph *g = s->g;
     for (uint32_t r = g->regions.count; r-- > 0;) {
         const struct ig_region *region = &g->regions.at[r];
         for (uint32_t i = 0; i < region->inputs.count; i++) {
-            uint32_t from = producer_of(g, region->inputs.at[i]);
+            uint32_t from = ig_part_producer(g, region->inputs.at[i]);
             if (from != IG_NO_REGION) s->read_at[from] = r;
         }
     }
@@ -93,14 +84,14 @@ static void place(struct joining *s, uint32_t r) {
     struct ig_graph *g = s->g;
     if (!is_small_map(s, r)) return;
     for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
-        uint32_t from = producer_of(g, g->regions.at[r].inputs.at[i]);
+        uint32_t from = ig_part_producer(g, g->regions.at[r].inputs.at[i]);
         uint32_t before = from == IG_NO_REGION ? IG_NO_REGION : s->last_of[from];
         if (before == IG_NO_REGION || s->dead[before] || s->read_at[before] <= r) continue;
         if (parts_of(g, &g->regions.at[before]) + parts_of(g, &g->regions.at[r]) > MOST_PARTS) continue;
         join(s, before, r);
     }
     for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
-        uint32_t from = producer_of(g, g->regions.at[r].inputs.at[i]);
+        uint32_t from = ig_part_producer(g, g->regions.at[r].inputs.at[i]);
         if (from != IG_NO_REGION) s->last_of[from] = r;
     }
 }

@@ -64,7 +64,11 @@ const char *exchange_text(struct ig_job *job, struct exchange_kernel *k, uint32_
     return ig_cuda_kernel(job, k->made, name, &target);
 }
 
-void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count) {
+void exchange_compile_texts(struct ig_job *job, const struct ig_source *sources, uint32_t count) {
+    emulated_compile(job, sources, count, 90, &code);
+}
+
+static void compile_kernels(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count) {
     struct ig_source *sources = IG_NEW_ARRAY(job, struct ig_source, count);
     for (uint32_t i = 0; i < count; i++) {
         struct exchange_kernel *k = &kernels[i];
@@ -73,7 +77,7 @@ void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint3
         for (uint32_t rank = 1; rank < k->ranks; rank++)
             IG_ASSERT(job, strcmp(exchange_text(job, k, rank, k->name), sources[i].text) == 0);
     }
-    emulated_compile(job, sources, count, 90, &code);
+    exchange_compile_texts(job, sources, count);
 }
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
@@ -198,6 +202,38 @@ static enum ingot_status launch_on(struct exchange_rank *r, const struct exchang
     return copy(r, destination, memory[1], sizes[1]);
 }
 
+static enum ingot_status run_on(struct exchange_rank *r, const struct exchange_run *run, void **memory) {
+    for (uint32_t i = 0; i < run->n_tensors; i++) {
+        const size_t size = run->sizes[i];
+        IG_TRY(r->device->api->allocate(r->device, size ? size : 1, &memory[i], &r->error));
+        IG_TRY(copy(r, memory[i], run->tensors[i], size));
+    }
+    memory[run->n_tensors] = ig_group_seat(r->seat);
+    const struct ig_launch l = {.module = r->module,
+                                .portable = UINT64_MAX,
+                                .name = run->name,
+                                .threads = (uint32_t)run->kernel->threads,
+                                .shared = (uint32_t)run->kernel->shared_bytes,
+                                .waits = true,
+                                .buffers = memory,
+                                .n_buffers = run->n_tensors + 1,
+                                .dims = run->dims,
+                                .n_dims = run->kernel->dims.count,
+                                .tiles = run->tiles};
+    IG_TRY(r->device->api->launch(r->device, r->stream, &l, &r->error));
+    for (uint32_t i = run->n_inputs; i < run->n_tensors; i++)
+        IG_TRY(copy(r, run->tensors[i], memory[i], run->sizes[i]));
+    return copy(r, NULL, NULL, 0);
+}
+
+const char *exchange_run(struct exchange_rank *r, const struct exchange_run *run) {
+    void *memory[EXCHANGE_TENSORS + 1] = {NULL};
+    enum ingot_status status = run_on(r, run, memory);
+    for (uint32_t i = 0; i < run->n_tensors; i++)
+        if (memory[i]) r->device->api->release(r->device, memory[i], run->sizes[i] ? run->sizes[i] : 1);
+    return status == INGOT_OK ? NULL : r->error.message;
+}
+
 const char *exchange_launch(struct exchange_rank *r, const struct exchange_call *call, const void *source,
                             void *destination) {
     size_t sizes[2];
@@ -224,7 +260,8 @@ const char *exchange_write(struct exchange_rank *r, void *to, const void *from, 
 /* ---- Programs ---------------------------------------------------------------------------------------------------- */
 
 struct program {
-    struct exchange_kernel *kernels;
+    void (*prepare)(struct ig_job *job);
+    struct exchange_kernel *kernels; /* if not prepared otherwise */
     uint32_t count;
     int (*tests)(void);
     int failed;
@@ -232,18 +269,28 @@ struct program {
 
 static void run_program(struct ig_job *job, void *argument) {
     struct program *p = argument;
-    exchange_compile(job, p->kernels, p->count);
+    if (p->prepare)
+        p->prepare(job);
+    else
+        compile_kernels(job, p->kernels, p->count);
     p->failed = p->tests();
 }
 
-int exchange_main(struct exchange_kernel *kernels, uint32_t count, int (*tests)(void)) {
-    struct program program = {kernels, count, tests, 0};
+static int program_main(struct program *program) {
     struct ig_job job;
     struct ingot_error error = {0};
     if (!emulated_is_present()) return 77;
     ig_job_init(&job, &ig_libc_allocator);
-    enum ingot_status status = ig_job_run(&job, run_program, &program, &error);
+    enum ingot_status status = ig_job_run(&job, run_program, program, &error);
     ig_job_deinit(&job);
     if (status != INGOT_OK) printf("%s\n", error.message);
-    return status == INGOT_OK ? program.failed : 1;
+    return status == INGOT_OK ? program->failed : 1;
+}
+
+int exchange_main(struct exchange_kernel *kernels, uint32_t count, int (*tests)(void)) {
+    return program_main(&(struct program){.kernels = kernels, .count = count, .tests = tests});
+}
+
+int exchange_program(void (*prepare)(struct ig_job *job), int (*tests)(void)) {
+    return program_main(&(struct program){.prepare = prepare, .tests = tests});
 }

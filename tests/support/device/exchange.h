@@ -8,6 +8,7 @@
 #include "base/window.h"
 #include "dist/dist.h"
 #include "ir/graph.h"
+#include "kernel/kernel.h"
 #include "support/device/emulated.h"
 
 enum { EXCHANGE_RANKS = 4 }; /* the most */
@@ -26,10 +27,12 @@ struct exchange_kernel {
 
 /* The text of a kernel of this name, made for a rank. */
 const char *exchange_text(struct ig_job *job, struct exchange_kernel *kernel, uint32_t rank, const char *name);
-/* All that exchange_launch launches. Raises if ranks do not have the same kernel. */
-void exchange_compile(struct ig_job *job, struct exchange_kernel *kernels, uint32_t count);
-/* A program's status: compiles the kernels and runs the tests, which return how many failed. 77: there is no emulator. */
+/* A program's status: compiles the kernels and runs the tests, which return how many failed. 77: there is no emulator. Raises if
+ * ranks do not have the same kernel. */
 int exchange_main(struct exchange_kernel *kernels, uint32_t count, int (*tests)(void));
+/* The same for a program that compiles kernels of its own, once, by exchange_compile_texts. */
+int exchange_program(void (*prepare)(struct ig_job *job), int (*tests)(void));
+void exchange_compile_texts(struct ig_job *job, const struct ig_source *sources, uint32_t count);
 /* Of the emulator, from then on. */
 void exchange_set_order(bool backwards);
 
@@ -65,6 +68,18 @@ struct exchange_call {
  * however that was, or what is wrong. */
 const char *exchange_launch(struct exchange_rank *rank, const struct exchange_call *call, const void *source,
                             void *destination);
+
+/* A launch of a program's own kernel: inputs, then outputs, by memory as above; the seat comes behind them. */
+enum { EXCHANGE_TENSORS = 12 };
+struct exchange_run {
+    const char *name;
+    const struct ig_kernel *kernel;
+    void *tensors[EXCHANGE_TENSORS];
+    size_t sizes[EXCHANGE_TENSORS]; /* bytes */
+    uint32_t n_inputs, n_tensors;
+    int64_t dims[16], tiles;
+};
+const char *exchange_run(struct exchange_rank *rank, const struct exchange_run *run);
 
 /* The seat, and any memory of the GPU. */
 const char *exchange_read(struct exchange_rank *rank, const void *from, void *to, size_t size);

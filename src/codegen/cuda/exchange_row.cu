@@ -1,0 +1,101 @@
+// All-reduces by rows: block b reduces row b of ROW elements for what follows in the kernel, which finds it in shared memory.
+// The row's lines are number b * LINES to (b + 1) * LINES - 1 of the short ones, of whichever kernel: between two kernels
+// nothing is in use (exchange.cu).
+
+struct rows : exchange<false> {
+    static constexpr int LINES = (ROW + UNIT - 1) / UNIT, TURNS = (LINES + THREADS - 1) / THREADS;
+
+    // Waits for the kernel before, behind the loads of what never changes.
+    __device__ __forceinline__ rows(void *given) {
+        begin((seat *)given);
+        if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+        epoch = peek(&me->epochs[blockIdx.x]);
+        lost = peek(&me->given_up) != 0;
+    }
+
+    __device__ __forceinline__ char *line_of_row(char *window, int sender, int i) const {
+        return slot(window, sender) + (HEADERS + blockIdx.x * LINES + i) * 16;
+    }
+    __device__ __forceinline__ const element *own_row(const void *matrix) const {
+        return (const element *)matrix + (long long)blockIdx.x * ROW;
+    }
+    __device__ __forceinline__ piece<false> load(const element *row, int i) const {
+        piece<false> p = {{0, 0}};
+        if (EVEN >= (int)sizeof p) return *(const piece<false> *)(row + i * UNIT);
+#pragma unroll
+        for (int e = 0; e < UNIT; e++)
+            if (i * UNIT + e < ROW) p.e[e] = row[i * UNIT + e];
+        return p;
+    }
+    __device__ __forceinline__ void store(element *row, int i, const piece<false> &p) const {
+        if (EVEN >= (int)sizeof p) {
+            *(piece<false> *)(row + i * UNIT) = p;
+            return;
+        }
+#pragma unroll
+        for (int e = 0; e < UNIT; e++)
+            if (i * UNIT + e < ROW) row[i * UNIT + e] = p.e[e];
+    }
+
+    // This rank's row to all others.
+    __device__ __forceinline__ void send(const void *from, long long collective, long long lines_of_all) {
+        line<false> lines[TURNS];
+        number = (unsigned)collective;
+        size = ~((unsigned)lines_of_all * 31 + (unsigned)ROW); // no other kernel's
+        if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
+        send_header();
+        if (lost) return;
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+            if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].pack(epoch, load(own_row(from), i));
+#pragma unroll
+        for (int n = 1; n < RANKS; n++)
+#pragma unroll
+            for (int t = 0; t < TURNS; t++)
+                if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].store(line_of_row(others[n], rank, i));
+    }
+
+    // The sum of the ranks' rows, in their order: to shared memory, in whole pieces, and to the matrix of results if there is one.
+    // The block meets before it reads that.
+    __device__ __forceinline__ void take(const void *from, void *to, void *results = nullptr) {
+        total sums[TURNS][UNIT];
+        check_header();
+#pragma unroll
+        for (int sender = 0; sender < RANKS; sender++) {
+            line<false> lines[TURNS];
+#pragma unroll
+            for (int t = 0; t < TURNS; t++) {
+                const int i = t * THREADS + threadIdx.x;
+                if (i >= LINES) continue;
+                if (sender == rank)
+                    lines[t].pack(epoch, load(own_row(from), i));
+                else
+                    lines[t].load(line_of_row(own, sender, i));
+            }
+#pragma unroll
+            for (int t = 0; t < TURNS; t++) {
+                const int i = t * THREADS + threadIdx.x;
+                if (i >= LINES) continue;
+                if (sender != rank) wait(line_of_row(own, sender, i), lines[t], sender);
+                const piece<false> p = lines[t].unpack();
+#pragma unroll
+                for (int e = 0; e < UNIT; e++) {
+                    const total x = (total)widen(p.e[e]);
+                    sums[t][e] = sender == 0 ? x : combine(sums[t][e], x);
+                }
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            const int i = t * THREADS + threadIdx.x;
+            if (i >= LINES) continue;
+            piece<false> p;
+#pragma unroll
+            for (int e = 0; e < UNIT; e++)
+                narrow(sums[t][e], p.e[e]);
+            ((piece<false> *)to)[i] = p;
+            if (results) store((element *)results + (long long)blockIdx.x * ROW, i, p);
+        }
+        epoch = epoch == 0xffffffff ? FIRST_EPOCH : epoch + 1;
+    }
+};

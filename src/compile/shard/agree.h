@@ -1,0 +1,11 @@
+/* Kernels that ranks run together must be made alike on all of them. */
+#ifndef IG_COMPILE_AGREE_H
+#define IG_COMPILE_AGREE_H
+
+#include "ir/graph.h"
+#include "ir/target.h"
+
+/* Where not all ranks' graphs, which are divided into regions, join the same region to a collective (ir/graph.h), none does. */
+void ig_shard_agree(struct ig_graph *const *graphs, int ranks, const struct ig_target *target);
+
+#endif
