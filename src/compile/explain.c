@@ -179,6 +179,8 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         *first = false;
         if (step->kind == IG_STEP_KERNEL) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
         if (step->kind == IG_STEP_KERNEL && step->n_alternatives) put_variants(t, e, g, region, step);
+        if (region->joined && step->n_alternatives > 1)
+            ig_text_printf(t, "\"joined\": %u, ", plan->steps[step->alternatives + 1].kernel);
         put_field(t, "label", plan->strings + step->label);
         ig_text_add(t, ", ");
         put_ops(t, g, region);

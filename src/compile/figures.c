@@ -1,6 +1,9 @@
 /* Counts a network's figures; see figures.h. */
 #include "compile/figures.h"
 
+#include <math.h>
+
+#include "base/window.h"
 #include "kernel/cost.h"
 
 struct counting {
@@ -40,14 +43,30 @@ static void add_demand(struct ig_demand *sum, const struct ig_demand *d) {
         sum->operations[u] += d->operations[u];
 }
 
-static void count_region(struct counting *c, struct ig_graph *g, const struct ig_region *region, uint32_t index) {
+/* What the region adds where the collective before it and it are one kernel; 0: they are two. */
+static double joined_estimate(const struct counting *c, struct ig_graph *g, uint32_t region, uint32_t index) {
+    const struct ig_region *before = region > 0 ? &g->regions.at[region - 1] : NULL;
+    if (!before || !before->joined || index == 0) return 0;
+    const struct ig_plan_step *step = &c->plan->steps[index - 1];
+    const struct ig_plan_step *kernels = &c->plan->steps[step->alternatives];
+    const struct ig_kernel *alone = c->set->kernels.at[kernels[0].kernel].kernel,
+                           *both = c->set->kernels.at[kernels[1].kernel].kernel;
+    if (ig_sizes_guess(&c->at, both->tiles) > IG_WINDOW_HEADERS ||
+        ig_sizes_guess(&c->at, both->dims.at[1]) > IG_WINDOW_SHORT_LINES)
+        return 0;
+    return fmax(0, ig_kernel_cost(both, &c->at) - ig_kernel_cost(alone, &c->at));
+}
+
+static void count_region(struct counting *c, struct ig_graph *g, uint32_t number, uint32_t index) {
+    const struct ig_region *region = &g->regions.at[number];
     struct ig_figures *f = c->figures;
     struct ig_step_figures *s = &f->steps[index];
     struct ig_region_demand demand;
     ig_region_demand(g, region, &demand);
     s->demand = ig_region_demand_at(&demand, &c->at);
     s->floor = ig_floor_of(&f->machine, &s->demand, c->weights);
-    s->estimate = estimate(c, &c->plan->steps[index]);
+    s->estimate = joined_estimate(c, g, number, index);
+    if (s->estimate == 0) s->estimate = estimate(c, &c->plan->steps[index]);
     add_demand(&f->demand, &s->demand);
     f->regions++;
     f->estimated += s->estimate > 0;
@@ -61,7 +80,7 @@ static void count_level(struct counting *c, struct ig_graph *g, uint32_t subplan
         const struct ig_plan_step *step = &c->plan->steps[index];
         const struct ig_region *region = &g->regions.at[i];
         struct ig_graph *const *body = g->nodes.at[region->anchor].body;
-        if (step->kind == IG_STEP_KERNEL) count_region(c, g, region, index);
+        if (step->kind == IG_STEP_KERNEL) count_region(c, g, i, index);
         if (step->a != IG_PLAN_NONE) count_level(c, body[0], step->a);
         if (step->b != IG_PLAN_NONE) count_level(c, body[1], step->b);
     }

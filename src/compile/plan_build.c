@@ -375,32 +375,32 @@ static uint32_t seat_of(struct level *l) {
     return l->seat;
 }
 
-/* The kernel that GPUs which reach each other's memory have for a collective, as the step's only alternative. */
+/* A kernel of collectives in the place of a step that is under way, for GPUs which reach each other's memory: the region's
+ * operands, then the seat, and the number of the collective as the first dim. */
 static void add_exchange(struct level *l, const struct ig_region *region, struct ig_plan_step *step) {
     struct tables *t = l->t;
-    if (!ig_exchange_has_kernel(l->g, region, t->set->target)) return;
     const struct ig_node *n = &l->g->nodes.at[region->anchor];
     const ig_dim number = ig_exchange_number(t->dims),
                  own = ig_dim_const(t->dims, ig_attr_int(l->g, n, IG_ATTR_number));
     const struct ig_kernel_group *group = ig_kernel_set_add(t->set, l->g, region);
-    const struct ig_kernel *kernel = t->set->kernels.at[group->kernels.at[0]].kernel;
+    const struct ig_compiled_kernel *k = &t->set->kernels.at[group->kernels.at[0]];
     struct ig_plan_step other = begin_step(l, IG_STEP_KERNEL);
     other.kernel = group->kernels.at[0];
-    add_operand(l, n->in[0]);
-    add_operand(l, n->out);
+    add_inputs_of(l, k, region);
+    for (uint32_t i = 0; i < region->outputs.count; i++)
+        add_operand(l, region->outputs.at[i]);
     const uint32_t seat = seat_of(l);
     touch(l, seat);
     IG_PUSH(t->job, &t->operands, seat);
-    for (uint32_t i = 0; i < kernel->dims.count; i++) {
-        ig_dim dim = kernel->dims.at[i];
+    for (uint32_t i = 0; i < k->kernel->dims.count; i++) {
+        ig_dim dim = k->kernel->dims.at[i];
         IG_PUSH(t->job, &t->dim_table, dim == number ? ig_slots_get(&t->slots, own) : slot_for(t, group, dim));
     }
-    other.tiles = slot_for(t, group, kernel->tiles);
-    other.scratch = slot_for(t, group, kernel->scratch_bytes);
-    other.work = slot_for(t, group, kernel->work);
+    other.tiles = slot_for(t, group, k->kernel->tiles);
+    other.scratch = slot_for(t, group, k->kernel->scratch_bytes);
+    other.work = slot_for(t, group, k->kernel->work);
     finish_step(l, &other, region_label(l->g, region));
-    step->alternatives = t->alternatives.count;
-    step->n_alternatives = 1;
+    if (step->n_alternatives++ == 0) step->alternatives = t->alternatives.count;
     IG_PUSH(t->job, &t->alternatives, other);
 }
 
@@ -417,7 +417,8 @@ static void add_collective_step(struct level *l, const struct ig_region *region)
     for (uint32_t i = 0; i < count; i++)
         IG_PUSH(l->t->job, &l->t->dim_table, ig_slots_get(&l->t->slots, sizes[i]));
     finish_step(l, &step, region_label(l->g, region));
-    add_exchange(l, region, &step);
+    if (ig_exchange_has_kernel(l->g, region, l->t->set->target)) add_exchange(l, region, &step);
+    if (region->joined && step.n_alternatives > 0) add_exchange(l, region->joined, &step);
     IG_PUSH(l->t->job, &l->steps, step);
 }
 

@@ -400,16 +400,21 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
     }
 }
 
-/* The kernel of a collective has its operands, then the seat. */
+/* Kernels of a collective have the seat as last operand. The first has the collective's before it; the second does the next
+ * step too, and the lines of its message are its second dim. */
 static enum ingot_status check_exchange(const struct checker *c, uint32_t own, uint32_t index,
-                                        const struct ig_plan_step *step, const struct ig_plan_step *other) {
+                                        const struct ig_plan_step *step, uint32_t which) {
+    const struct ig_subplan *sub = &c->plan->subplans[own];
+    const struct ig_plan_step *other = &c->plan->steps[step->alternatives + which];
     const uint32_t *a = c->plan->operands + step->operands, *b = c->plan->operands + other->operands;
+    const uint32_t last = other->n_operands > 0 ? b[other->n_operands - 1] : IG_PLAN_NONE;
     bool same = other->n_operands == 3 && step->n_operands == 2 && a[0] == b[0] && a[1] == b[1];
-    REQUIRE(c, same, "step %u is a collective, and its kernel has other operands", index);
-    REQUIRE(c,
-            b[2] < c->plan->subplans[own].n_buffers &&
-                c->plan->buffers[c->plan->subplans[own].buffers + b[2]].kind == IG_PLAN_SEAT,
+    REQUIRE(c, which > 0 || same, "step %u is a collective, and its kernel has other operands", index);
+    REQUIRE(c, last < sub->n_buffers && c->plan->buffers[sub->buffers + last].kind == IG_PLAN_SEAT,
             "step %u is a collective, and its kernel has no seat", index);
+    bool follows = index + 1 < sub->n_steps && c->plan->steps[sub->steps + index + 1].kind == IG_STEP_KERNEL;
+    REQUIRE(c, which == 0 || (follows && other->n_dims >= 2),
+            "step %u is a collective, and the kernel of it and the next step cannot be one", index);
     return INGOT_OK;
 }
 
@@ -419,7 +424,7 @@ static enum ingot_status check_alternatives(struct checker *c, uint32_t own, uin
     const struct ig_plan_step *step = &p->steps[p->subplans[own].steps + index];
     REQUIRE(c, in_table(step->alternatives, step->n_alternatives, p->n_steps), "step %u has no alternatives", index);
     if (step->n_alternatives == 0) return INGOT_OK;
-    REQUIRE(c, step->kind == IG_STEP_KERNEL || (step->kind == IG_STEP_COLLECTIVE && step->n_alternatives == 1),
+    REQUIRE(c, step->kind == IG_STEP_KERNEL || (step->kind == IG_STEP_COLLECTIVE && step->n_alternatives <= 2),
             "step %u has alternatives and is no kernel", index);
     REQUIRE(c, step->kind == IG_STEP_COLLECTIVE || step->choice < c->n_slots,
             "step %u has no choice among its alternatives", index);
@@ -428,7 +433,7 @@ static enum ingot_status check_alternatives(struct checker *c, uint32_t own, uin
         REQUIRE(c, other->kind == IG_STEP_KERNEL && other->n_alternatives == 0,
                 "step %u has an alternative that is no kernel, or has alternatives", index);
         IG_TRY(check_step(c, own, index, other));
-        if (step->kind == IG_STEP_COLLECTIVE) IG_TRY(check_exchange(c, own, index, step, other));
+        if (step->kind == IG_STEP_COLLECTIVE) IG_TRY(check_exchange(c, own, index, step, i));
     }
     return INGOT_OK;
 }

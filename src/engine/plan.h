@@ -96,9 +96,10 @@ enum ig_plan_step_kind {
     IG_STEP_LOOP,
     /* Collective `kernel` of the ranks (base/collective.h) from operand 0 to operand 1, of which a send has only the first
      * and a receive only the second; the other is IG_PLAN_NONE. The dims are its outer and its inner size, then the part of
-     * each rank. All ranks' plans have the same collectives in the same order. Its alternative, if it has one, is a kernel for
-     * GPUs that reach each other's memory, with these operands and the seat as the third, and the number of the collective
-     * among the plan's as first dim; the runtime chooses. */
+     * each rank. All ranks' plans have the same collectives in the same order. Its alternatives are kernels for GPUs that reach
+     * each other's memory, with the seat as last operand and the number of the collective among the plan's as first dim; the runtime
+     * chooses. The first has these operands otherwise. The second does what this step and the next, a kernel, do: its second dim is the number
+     * of lines of the message, and its tiles that of rows, both of which have to fit (base/window.h). It needs not write operand 1. */
     IG_STEP_COLLECTIVE,
 };
 /*
@@ -118,7 +119,7 @@ struct ig_plan_step {
     uint32_t n_inputs, n_carried; /* IF: number of captures; LOOP: number of captures, of carried values */
     ig_plan_string label;         /* ONNX nodes of the region, for profiles */
     /* KERNEL: the same step by other kernels, as records of the step table that belong to no subplan; slot `choice` says
-     * which one runs: 0 is this one, i the alternative i - 1. COLLECTIVE: at most one, and no choice. */
+     * which one runs: 0 is this one, i the alternative i - 1. COLLECTIVE: at most two, and no choice. */
     uint32_t alternatives, n_alternatives;
     ig_slot choice;
     uint32_t demand; /* KERNEL, COPY: entry demand-1 of the demand table; 0: not known */

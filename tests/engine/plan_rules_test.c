@@ -329,10 +329,11 @@ struct exchanging {
     struct ig_plan plan;
     struct ig_plan_buffer buffers[COUNT(buffers) + 3];
     struct ig_subplan subplans[COUNT(subplans)];
-    struct ig_plan_step steps[COUNT(steps) + 2];
-    uint32_t operands[COUNT(operands) + 6];
+    struct ig_plan_step steps[COUNT(steps) + 5];
+    uint32_t operands[COUNT(operands) + 9];
+    ig_slot dims[COUNT(dim_table) + 2];
 };
-enum { TOGETHER = 5, OTHER = COUNT(steps), SEAT = COUNT(buffers) + 2, GIVEN = COUNT(operands) };
+enum { TOGETHER = 5, OTHER = COUNT(steps), PAIR = OTHER + 3, SEAT = COUNT(buffers) + 2, GIVEN = COUNT(operands) };
 
 static void make_exchanging(struct exchanging *e) {
     memcpy(e->buffers, buffers, sizeof buffers);
@@ -341,11 +342,13 @@ static void make_exchanging(struct exchanging *e) {
     memcpy(e->subplans, subplans, sizeof subplans);
     e->subplans[2].buffers = COUNT(buffers), e->subplans[2].n_buffers = 3;
     memcpy(e->operands, operands, sizeof operands);
-    for (uint32_t i = 0; i < 6; i++)
+    for (uint32_t i = 0; i < 9; i++)
         e->operands[GIVEN + i] = i % 3;
+    memcpy(e->dims, dim_table, sizeof dim_table);
+    e->dims[COUNT(dim_table)] = e->dims[COUNT(dim_table) + 1] = ONE;
     memcpy(e->steps, steps, sizeof steps);
     e->steps[TOGETHER].alternatives = OTHER, e->steps[TOGETHER].n_alternatives = 1;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         e->steps[OTHER + i] = steps[0];
         e->steps[OTHER + i].kernel = 0;
         e->steps[OTHER + i].operands = GIVEN, e->steps[OTHER + i].n_operands = 3;
@@ -354,7 +357,8 @@ static void make_exchanging(struct exchanging *e) {
     e->plan = small_plan;
     e->plan.buffers = e->buffers, e->plan.n_buffers += 3;
     e->plan.subplans = e->subplans;
-    e->plan.operands = e->operands, e->plan.n_operands += 6;
+    e->plan.operands = e->operands, e->plan.n_operands += 9;
+    e->plan.dims = e->dims, e->plan.n_dims += 2;
     e->plan.steps = e->steps, e->plan.n_steps += 1;
 }
 
@@ -381,8 +385,8 @@ static void test_exchange_rules(void **state) {
     e.operands[GIVEN] = 1, e.operands[GIVEN + 1] = 0;
     expect_broken(&e.plan, "step 0 is a collective, and its kernel has other operands");
     make_exchanging(&e);
-    e.plan.n_steps++;
-    e.steps[TOGETHER].n_alternatives = 2;
+    e.plan.n_steps += 2;
+    e.steps[TOGETHER].n_alternatives = 3;
     expect_broken(&e.plan, "step 0 has alternatives and is no kernel");
     make_exchanging(&e);
     e.steps[OTHER] = steps[6];
@@ -394,6 +398,45 @@ static void test_exchange_rules(void **state) {
     make_exchanging(&e);
     e.steps[TOGETHER].alternatives = COUNT(steps) - 1;
     expect_broken(&e.plan, "step 0: operand 1 is buffer 3 of 3");
+}
+
+/* The third plan is a collective and a kernel behind it, which another does together. */
+static void make_pair(struct exchanging *e) {
+    make_exchanging(e);
+    e->steps[PAIR] = e->steps[TOGETHER];
+    e->steps[PAIR].n_alternatives = 2;
+    e->steps[TOGETHER] = e->steps[OTHER + 2] = (struct ig_plan_step){0}; /* no plan's */
+    e->steps[PAIR + 1] = e->steps[OTHER];
+    e->steps[PAIR + 1].n_operands = 2;
+    e->steps[OTHER + 1].dims = COUNT(dim_table), e->steps[OTHER + 1].n_dims = 2;
+    e->subplans[2].steps = PAIR, e->subplans[2].n_steps = 2;
+    e->plan.n_steps += 4;
+}
+
+static void test_exchange_of_two_steps(void **state) {
+    static const char wrong[] = "step 0 is a collective, and the kernel of it and the next step cannot be one";
+    struct exchanging e;
+    struct ingot_error error;
+    make_pair(&e);
+    if (ig_plan_check(&e.plan, SMALL_CODE, SMALL_WEIGHTS, &error)) fail_msg("%s", error.message);
+    e.steps[OTHER + 1].n_operands = 1;
+    expect_broken(&e.plan, "step 0 is a collective, and its kernel has no seat");
+    make_pair(&e);
+    e.steps[OTHER + 1].n_dims = 1;
+    expect_broken(&e.plan, wrong);
+    make_pair(&e);
+    e.steps[PAIR + 1] = steps[6];
+    e.steps[PAIR + 1].operands = GIVEN;
+    expect_broken(&e.plan, wrong);
+    make_pair(&e);
+    e.subplans[2].n_steps = 1;
+    expect_broken(&e.plan, wrong);
+    make_pair(&e);
+    e.steps[OTHER + 1].tiles = NONE;
+    expect_broken(&e.plan, "step 0 has no number of tiles");
+    make_pair(&e);
+    e.steps[OTHER].n_operands = 2;
+    expect_broken(&e.plan, "step 0 is a collective, and its kernel has other operands");
 }
 
 /* The small plan for two ranks: the second has no steps. */
@@ -584,6 +627,7 @@ int main(void) {
         cmocka_unit_test(test_collective_rules),
         cmocka_unit_test(test_copy_rules),
         cmocka_unit_test(test_exchange_rules),
+        cmocka_unit_test(test_exchange_of_two_steps),
         cmocka_unit_test(test_rank_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_dealt_sizes),

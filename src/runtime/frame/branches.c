@@ -63,7 +63,7 @@ static uint32_t root_of(const struct branches *b, const struct ig_plan_step *ste
 
 static bool has_many_operands(const struct ig_frame *frame) {
     uint64_t count = 0;
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++)
+    for (uint32_t s = 0; s < frame->n_steps; s++)
         count += frame->steps[s].plan->n_operands;
     return count > MOST_OPERANDS;
 }
@@ -137,7 +137,7 @@ static bool uses_scratch(const struct ig_frame_step *step) {
 /* Estimates each step's time alone, and the share of the device that it occupies. */
 static void estimate_steps(struct branches *b) {
     double processors = b->env->device->processors;
-    for (uint32_t s = 0; s < b->frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < b->frame->n_steps; s++) {
         const struct ig_frame_step *step = &b->frame->steps[s];
         double tiles = step->plan->kind == IG_STEP_KERNEL ? (double)step->launch.tiles : processors;
         double work = step->plan->work == IG_PLAN_NONE ? 0 : (double)b->env->slots[step->plan->work], bytes = 0;
@@ -161,14 +161,14 @@ static double gap(const struct ig_frame_step *step) {
 static double estimate_gain(const struct branches *b, uint32_t n_levels, double *longest, double *total,
                             uint32_t *count, uint32_t *out_beside) {
     double chain = 0, side_by_side = 0;
-    for (uint32_t s = 0; s < b->frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < b->frame->n_steps; s++) {
         uint32_t level = b->level[s];
         chain += b->time[s] + gap(&b->frame->steps[s]);
         longest[level] = b->time[s] > longest[level] ? b->time[s] : longest[level];
         total[level] += b->time[s] * b->share[s];
         count[level]++;
     }
-    for (uint32_t s = 0; s < b->frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < b->frame->n_steps; s++) {
         uint32_t level = b->level[s];
         bool alone = count[level] == 1 && (level == 0 || count[level - 1] == 1);
         if (count[level] > 1) ++*out_beside;
@@ -189,7 +189,7 @@ static enum ingot_status find_gain(struct branches *b, uint32_t n_levels, double
     size_t each = 2 * sizeof(double) + sizeof(uint32_t);
     *out_gain = 0;
     *out_beside = 0;
-    if (n_levels == b->frame->sub->n_steps) return INGOT_OK;
+    if (n_levels == b->frame->n_steps) return INGOT_OK;
     double *longest = ig_allocate(allocator, n_levels * each, _Alignof(double));
     if (!longest) return no_memory(error);
     estimate_steps(b);
@@ -211,7 +211,7 @@ static int by_level(const void *pa, const void *pb) {
 static enum ingot_status plan_memory(struct branches *b, bool *out_fits, struct ingot_error *error) {
     struct ig_frame *frame = b->frame;
     size_t before = frame->arena_bytes;
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++)
+    for (uint32_t s = 0; s < frame->n_steps; s++)
         frame->steps[s].level = b->level[s];
     IG_TRY(ig_frame_plan_memory(b->env, frame, error));
     *out_fits = (double)frame->arena_bytes <= MOST_MEMORY * (double)before + FREE_MEMORY;
@@ -219,7 +219,7 @@ static enum ingot_status plan_memory(struct branches *b, bool *out_fits, struct 
         frame->branches.bytes = frame->arena_bytes > before ? frame->arena_bytes - before : 0;
         return INGOT_OK;
     }
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++)
+    for (uint32_t s = 0; s < frame->n_steps; s++)
         frame->steps[s].level = s;
     return ig_frame_plan_memory(b->env, frame, error);
 }
@@ -315,7 +315,7 @@ static enum ingot_status decide(struct branches *b, struct ingot_error *error) {
 }
 
 static bool allocate_tables(struct branches *b) {
-    uint32_t n_steps = b->frame->sub->n_steps, n_buffers = b->frame->sub->n_buffers;
+    uint32_t n_steps = b->frame->n_steps, n_buffers = b->frame->sub->n_buffers;
     b->bytes = n_steps * (2 * sizeof(double) + 2 * sizeof(uint32_t)) + n_buffers * sizeof(uint32_t);
     b->time = ig_allocate(b->env->allocator, b->bytes, _Alignof(double));
     if (!b->time) return false;
@@ -339,7 +339,7 @@ static bool is_ordered(const struct branches *b) {
 enum ingot_status ig_branches_apply(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     struct branches b = {.env = env, .frame = frame, .plan = &env->file->plan};
     if (is_ordered(&b)) return INGOT_OK;
-    if (!env->device->processors || frame->sub->n_steps < 2 || frame->sub->n_steps > MOST_STEPS) return INGOT_OK;
+    if (!env->device->processors || frame->n_steps < 2 || frame->n_steps > MOST_STEPS) return INGOT_OK;
     if (has_many_operands(frame)) return INGOT_OK;
     if (!allocate_tables(&b)) return no_memory(error);
     enum ingot_status status = decide(&b, error);

@@ -1,6 +1,8 @@
 /* Collectives of a plan; see collective.h. */
 #include "runtime/frame/collective.h"
 
+#include "base/window.h"
+
 static enum ingot_status read_sizes(const struct ig_frame_env *env, const struct ig_plan_step *step,
                                     struct ig_collective_sizes *out_sizes, struct ingot_error *error) {
     const ig_slot *dims = env->file->plan.dims + step->dims;
@@ -57,19 +59,25 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
 /* NCCL with its 8 blocks takes longer up to here: 128 us for 16 MiB between two H100, where windows take 119. */
 #define MOST_BYTES ((size_t)64 << 20)
 
-enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step, bool *out_chosen,
-                                           struct ingot_error *error) {
+/* Has each row a block, and each line of the message a place in the windows? */
+static bool fits_rows(const struct ig_frame_env *env, const struct ig_plan_step *other) {
+    const int64_t rows = env->slots[other->tiles], lines = env->slots[env->file->plan.dims[other->dims + 1]];
+    return rows > 0 && rows <= IG_WINDOW_HEADERS && lines > 0 && lines <= IG_WINDOW_SHORT_LINES;
+}
+
+enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step,
+                                           uint32_t *out_choice, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_plan_step *other = &plan->steps[step->plan->alternatives];
     const struct ig_collective *what = &plan->collectives[step->plan->kernel];
     size_t source, destination;
-    *out_chosen = false;
+    *out_choice = 0;
     IG_TRY(ig_group_open_windows(env->group, env->device, error));
     if (!ig_group_seat(env->group) || other->n_dims == 0) return INGOT_OK;
     ig_collective_bytes(what, &step->collective->sizes, ig_group_rank(env->group), ig_group_ranks(env->group), &source,
                         &destination);
-    *out_chosen = source <= MOST_BYTES && destination <= MOST_BYTES;
-    if (!*out_chosen) return INGOT_OK;
+    if (source > MOST_BYTES || destination > MOST_BYTES) return INGOT_OK;
+    *out_choice = step->plan->n_alternatives > 1 && fits_rows(env, other + 1) ? 2 : 1;
     return ig_group_name_call(env->group, (uint32_t)env->slots[plan->dims[other->dims]],
                               ig_frame_label(plan, step->plan), error);
 }

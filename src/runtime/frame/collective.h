@@ -14,9 +14,10 @@ struct ig_frame_collective {
 /* Sizes the step and checks it: it was made for as many ranks as the group has, and its operands have its sizes. */
 enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struct ig_frame *frame,
                                            struct ig_frame_step *step, struct ingot_error *error);
-/* Does the kernel that is this step's alternative run instead, between GPUs that have windows? Opens them, the first time. */
-enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step, bool *out_chosen,
-                                           struct ingot_error *error);
+/* Which of the step's alternatives runs instead, between GPUs that have windows: 1 or 2, which does the next step too; 0: none. All
+ * ranks choose alike. Opens the windows, the first time. */
+enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step,
+                                           uint32_t *out_choice, struct ingot_error *error);
 /* Is it a call of the host between lists, which enqueues on the device's stream, and no item of a list? */
 bool ig_frame_enqueues_collectives(const struct ig_device *device);
 enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct ig_stream *stream,

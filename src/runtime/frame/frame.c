@@ -249,9 +249,9 @@ static bool is_control(const struct ig_frame_env *env, const struct ig_plan_step
 }
 
 static enum ingot_status find_segments(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
-    frame->segments = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->segments);
+    frame->segments = ig_arena_alloc(env->memory, frame->n_steps * sizeof *frame->segments);
     if (!frame->segments) return no_memory(error);
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < frame->n_steps; s++) {
         bool control = is_control(env, frame->steps[s].plan);
         bool joins = frame->n_segments && !control && !frame->segments[frame->n_segments - 1].control;
         if (joins)
@@ -304,11 +304,21 @@ static enum ingot_status make_chosen(struct ig_frame_env *env, struct ig_frame *
     step->level = s;
     IG_TRY(make_step(env, frame, step, error));
     if (step->plan->kind != IG_STEP_COLLECTIVE || step->plan->n_alternatives == 0) return INGOT_OK;
-    bool exchanges;
-    IG_TRY(ig_frame_choose_exchange(env, step, &exchanges, error));
-    if (!exchanges) return INGOT_OK;
-    step->plan = &env->file->plan.steps[step->plan->alternatives];
+    uint32_t choice;
+    IG_TRY(ig_frame_choose_exchange(env, step, &choice, error));
+    if (choice == 0) return INGOT_OK;
+    step->plan = &env->file->plan.steps[step->plan->alternatives + choice - 1];
+    step->does_next = choice > 1;
     return make_step(env, frame, step, error);
+}
+
+/* Leaves out the steps that the ones before them do, once they have had their say about memory. */
+static void leave_out(struct ig_frame *frame) {
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < frame->n_steps; s++) {
+        if (s == 0 || !frame->steps[s - 1].does_next) frame->steps[count++] = frame->steps[s];
+    }
+    frame->n_steps = count;
 }
 
 enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, struct ig_frame **out_frame,
@@ -324,12 +334,14 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     frame->failed_check = ig_shape_failed_check(plan, frame->sub, env->slots);
     if (index == 0 && frame->failed_check) return ig_shape_refuse(plan, frame->failed_check, env->slots, error);
     IG_TRY(ig_frame_size_buffers(env, frame, error));
-    frame->steps = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->steps);
+    frame->n_steps = frame->sub->n_steps;
+    frame->steps = ig_arena_alloc(env->memory, frame->n_steps * sizeof *frame->steps);
     if (!frame->steps) return no_memory(error);
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < frame->n_steps; s++) {
         IG_TRY(make_chosen(env, frame, s, error));
     }
     IG_TRY(ig_frame_plan_memory(env, frame, error));
+    leave_out(frame);
     IG_TRY(find_segments(env, frame, error));
     if (index == 0) {
         uint32_t n_ports = frame->sub->n_inputs + frame->sub->n_outputs;
@@ -342,7 +354,7 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
 
 void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device) {
     if (!frame) return;
-    for (uint32_t s = 0; frame->steps && s < frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; frame->steps && s < frame->n_steps; s++) {
         ig_frame_destroy(frame->steps[s].body[0], device);
         ig_frame_destroy(frame->steps[s].body[1], device);
     }

@@ -34,6 +34,7 @@ struct ig_frame_step {
     struct ig_launch launch;                /* of a KERNEL step */
     size_t copy_bytes;                      /* of a COPY step */
     struct ig_frame_collective *collective; /* of a COLLECTIVE step */
+    bool does_next;                         /* it is a COLLECTIVE's kernel, which does the next step too */
     struct ig_list *list; /* KERNEL, COPY, COLLECTIVE: the list that holds it as `item`; NULL: not captured */
     uint32_t item;
     uint32_t level;        /* time in the memory plan: the step's number or, if steps run concurrently, its level */
@@ -89,6 +90,7 @@ struct ig_frame {
     struct ig_frame_port *inputs, *outputs; /* point into `ports` */
     struct ig_frame_use *uses;
     struct ig_frame_step *steps; /* in execution order */
+    uint32_t n_steps;            /* the plan's; once memory is planned without those that others do */
     struct ig_frame_segment *segments;
     uint32_t n_segments;
     struct ig_frame_branches branches;
@@ -162,7 +164,7 @@ enum ingot_status ig_frame_submit(struct ig_device *device, struct ig_stream *st
 
 /* Iterates over all present operands k (buffer b) of all steps s. */
 #define IG_EACH_OPERAND(plan_, frame_, s_, k_, b_)                                                     \
-    for (uint32_t s_ = 0; s_ < (frame_)->sub->n_steps; s_++)                                           \
+    for (uint32_t s_ = 0; s_ < (frame_)->n_steps; s_++)                                                \
         for (uint32_t k_ = 0, b_; k_ < (frame_)->steps[s_].plan->n_operands &&                         \
                                   (b_ = ig_plan_operand((plan_), (frame_)->steps[s_].plan, k_), true); \
              k_++)                                                                                     \

@@ -46,7 +46,7 @@ void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char
         if (ig_frame_port_of(env, frame, b) == IG_PLAN_NONE)
             set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));
     }
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < frame->n_steps; s++) {
         struct ig_frame_step *step = &frame->steps[s];
         size_t skip = step->work;
         if (step->plan->kind == IG_STEP_LOOP) skip += step->work_bytes - step->body[0]->arena_bytes;

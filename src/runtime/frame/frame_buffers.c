@@ -176,7 +176,7 @@ static enum ingot_status plan_lifetimes(struct ig_frame_env *env, struct ig_fram
         owners[n] = &frame->place[b];
         lives[n++] = lives[b];
     }
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+    for (uint32_t s = 0; s < frame->n_steps; s++) {
         struct ig_frame_step *step = &frame->steps[s];
         if (step->work_bytes == 0) continue;
         owners[n] = &step->work;
@@ -189,7 +189,7 @@ static enum ingot_status plan_lifetimes(struct ig_frame_env *env, struct ig_fram
 }
 
 enum ingot_status ig_frame_plan_memory(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
-    size_t n = (size_t)frame->sub->n_buffers + frame->sub->n_steps;
+    size_t n = (size_t)frame->sub->n_buffers + frame->n_steps;
     size_t each = sizeof(struct ig_lifetime) + sizeof(size_t) + sizeof(size_t *);
     if (n == 0) return INGOT_OK;
     struct ig_lifetime *lives = ig_allocate(env->allocator, n * each, _Alignof(struct ig_lifetime));

@@ -1,0 +1,225 @@
+/*
+ * Layers of two products, a residual and a norm, divided by tensors among two and three ranks, of any number of rows. Between GPUs that
+ * reach each other's memory, the sum of the ranks' terms, the residual and the norm are one kernel as long as the rows are few;
+ * everywhere else there are two. Profiles say which ran, and results are compared with plain ones.
+ *
+ *     joined_rows_test [TARGET [apart]]     "cuda:sm_90" needs GPUs, or the emulator's driver and compiler; `apart`: they do
+ *                                           not reach each other's memory
+ */
+#include "support/support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/model/by_code.h"
+
+static const char *target = "cpu";
+static bool joins;
+
+enum { LAYERS = 2, MOST_RUNS = 6, MOST_INNER = 96 };
+static const double epsilon = 1e-5;
+
+struct network {
+    int64_t width, inner;
+    unsigned ranks;
+    bool centred;            /* LayerNorm, else RMSNorm */
+    int64_t most;            /* rows of one kernel */
+    int64_t rows[MOST_RUNS]; /* until -1 */
+};
+
+/* ---- The network ------------------------------------------------------------------------------------------------- */
+
+static float numbers(uint32_t seed, int64_t i) {
+    const uint32_t x = (uint32_t)i * 2654435761u ^ seed * 0x9e3779b9u, y = x ^ x >> 15;
+    return (float)((int32_t)(y * 2246822519u) >> 8) / (1 << 23);
+}
+
+struct weights {
+    float *in, *out, *scale, *bias;
+};
+
+static float *make(int64_t count, uint32_t seed, float size) {
+    float *data = malloc((size_t)count * sizeof *data);
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++)
+        data[i] = size * numbers(seed, i);
+    return data;
+}
+
+static struct weights make_weights(const struct network *w, uint32_t layer) {
+    const float size = 1 / sqrtf((float)w->width);
+    return (struct weights){make(w->width * w->inner, 4 * layer, size), make(w->inner * w->width, 4 * layer + 1, 1),
+                            make(w->width, 4 * layer + 2, 1), make(w->width, 4 * layer + 3, 1)};
+}
+
+static void drop_weights(struct weights *all) {
+    for (int i = 0; i < LAYERS; i++) {
+        free(all[i].in);
+        free(all[i].out);
+        free(all[i].scale);
+        free(all[i].bias);
+    }
+}
+
+static ingot_value mean(struct ingot_network *n, ingot_value x) {
+    return network_add(n, "reduce_mean", INPUTS(x), ATTRIBUTES(INTS("axes", 1)));
+}
+
+/* Under a name of its own. */
+static ingot_value weight(struct ingot_network *n, int64_t d0, int64_t d1, const float *data) {
+    static unsigned count;
+    char name[20];
+    snprintf(name, sizeof name, "weight %u", count++);
+    return network_weight(n, name, d0, d1, data);
+}
+
+static ingot_value norm(struct ingot_network *n, const struct network *w, const struct weights *own, ingot_value x) {
+    ingot_value scale = weight(n, w->width, 0, own->scale);
+    if (w->centred) x = network_add(n, "sub", INPUTS(x, mean(n, x)), NULL, 0);
+    ingot_value square = mean(n, network_add(n, "mul", INPUTS(x, x), NULL, 0));
+    square = network_add(n, "add", INPUTS(square, network_scalar(n, (float)epsilon)), NULL, 0);
+    x = network_add(n, "div", INPUTS(x, network_add(n, "sqrt", INPUTS(square), NULL, 0)), NULL, 0);
+    x = network_add(n, "mul", INPUTS(x, scale), NULL, 0);
+    if (!w->centred) return x;
+    return network_add(n, "add", INPUTS(x, weight(n, w->width, 0, own->bias)), NULL, 0);
+}
+
+static struct ingot_network *describe(const struct network *w, const struct weights *all) {
+    char width[20];
+    snprintf(width, sizeof width, "%lld", (long long)w->width);
+    struct ingot_network *n = network_create();
+    ingot_value hidden = network_input(n, "x", INGOT_F32, 2, (const char *const[]){"rows", width}), x = hidden;
+    for (int i = 0; i < LAYERS; i++) {
+        ingot_value in = weight(n, w->width, w->inner, all[i].in), out = weight(n, w->inner, w->width, all[i].out);
+        ingot_value inner = network_add(n, "matmul", INPUTS(x, in), NULL, 0);
+        inner = network_add(n, "max", INPUTS(inner, network_scalar(n, 0)), NULL, 0);
+        hidden = network_add(n, "add", INPUTS(network_add(n, "matmul", INPUTS(inner, out), NULL, 0), hidden), NULL, 0);
+        x = norm(n, w, &all[i], hidden);
+    }
+    MUST(ingot_network_output(n, "y", x, &by_code_error));
+    return n;
+}
+
+/* ---- Plainly ----------------------------------------------------------------------------------------------------- */
+
+static void normalise(const struct network *w, const struct weights *own, const double *hidden, double *x) {
+    double middle = 0, square = 0;
+    for (int64_t i = 0; i < w->width && w->centred; i++)
+        middle += hidden[i] / (double)w->width;
+    for (int64_t i = 0; i < w->width; i++)
+        square += (hidden[i] - middle) * (hidden[i] - middle) / (double)w->width;
+    for (int64_t i = 0; i < w->width; i++)
+        x[i] = (hidden[i] - middle) / sqrt(square + epsilon) * (double)own->scale[i] +
+               (w->centred ? (double)own->bias[i] : 0);
+}
+
+static void compute_row(const struct network *w, const struct weights *all, double *hidden, double *x) {
+    double inner[MOST_INNER];
+    for (int layer = 0; layer < LAYERS; layer++) {
+        const struct weights *own = &all[layer];
+        memset(inner, 0, sizeof inner);
+        for (int64_t i = 0; i < w->width; i++)
+            for (int64_t k = 0; k < w->inner; k++)
+                inner[k] += x[i] * (double)own->in[i * w->inner + k];
+        for (int64_t k = 0; k < w->inner; k++)
+            for (int64_t i = 0; i < w->width; i++)
+                hidden[i] += fmax(inner[k], 0) * (double)own->out[k * w->width + i];
+        normalise(w, own, hidden, x);
+    }
+}
+
+static void check_row(const struct network *w, const struct weights *all, const float *given, const float *found) {
+    double *hidden = malloc(2 * (size_t)w->width * sizeof *hidden), *x = hidden + w->width;
+    assert_non_null(hidden);
+    for (int64_t i = 0; i < w->width; i++)
+        hidden[i] = x[i] = (double)given[i];
+    compute_row(w, all, hidden, x);
+    for (int64_t i = 0; i < w->width; i++)
+        if (!(fabs((double)found[i] - x[i]) <= 1e-4))
+            fail_msg("%g in place of %g at %lld", (double)found[i], x[i], (long long)i);
+    free(hidden);
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+
+/* How often kernels of rows have run. */
+static uint64_t row_kernels(const struct ingot_context *context) {
+    struct ingot_profile_row rows[100];
+    const size_t count = ingot_context_profile(context, rows, 100);
+    uint64_t calls = 0;
+    assert_true(count <= 100);
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(rows[i].kernel, "row_", 4) == 0) calls += rows[i].calls;
+    return calls;
+}
+
+static void run(struct ingot_context *context, const struct network *w, const struct weights *all, int64_t rows) {
+    float *given = make(rows * w->width + 1, 77, 1);
+    const struct ingot_tensor x = {INGOT_F32, 2, {rows, w->width}, given, INGOT_HOST};
+    struct ingot_tensor y;
+    const uint64_t before = row_kernels(context);
+    MUST(ingot_context_set_input(context, 0, &x, &by_code_error));
+    MUST(ingot_context_run(context, &by_code_error));
+    MUST(ingot_context_output(context, 0, &y, &by_code_error));
+    assert_int_equal(y.dims[0], rows);
+    for (int64_t r = 0; r < rows; r++)
+        check_row(w, all, given + r * w->width, (const float *)y.data + r * w->width);
+    const bool joined = joins && rows > 0 && rows <= w->most;
+    assert_int_equal(row_kernels(context) - before, joined ? 0 : LAYERS);
+    free(given);
+}
+
+static void check(const struct network *w) {
+    struct weights all[LAYERS];
+    for (int i = 0; i < LAYERS; i++)
+        all[i] = make_weights(w, (uint32_t)i);
+    struct ingot_model *model = network_finish(describe(w, all));
+    struct ingot_build_options build = INGOT_BUILD_OPTIONS_INIT;
+    struct ingot_load_options load = INGOT_LOAD_OPTIONS_INIT;
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    struct ingot_engine *engine;
+    struct ingot_context *context;
+    void *data;
+    size_t size;
+    build.target = target;
+    build.nvrtc = getenv("INGOT_NVRTC");
+    build.ranks = &w->ranks;
+    build.n_ranks = 1;
+    build.sharding = "tensor";
+    build.verify_passes = true;
+    MUST(ingot_model_build_memory(model, &build, &data, &size, &by_code_error));
+    load.ranks = w->ranks;
+    options.threads = w->ranks;
+    options.profile = true;
+    MUST(ingot_engine_load_memory(data, size, &load, &engine, &by_code_error));
+    MUST(ingot_context_create(engine, &options, &context, &by_code_error));
+    for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++)
+        run(context, w, all, w->rows[i]);
+    ingot_context_destroy(context);
+    ingot_engine_release(engine);
+    ingot_blob_release(model, data, size);
+    ingot_model_destroy(model);
+    drop_weights(all);
+}
+
+static void test_short_rows(void **state) {
+    check(&(struct network){64, 96, 2, false, 128, {1, 128, 129, 3, -1}});
+    check(&(struct network){33, 90, 3, true, 128, {5, 130, 1, 128, 0, -1}});
+}
+
+/* As many as fit into the lines of a short message. */
+static void test_long_rows(void **state) {
+    check(&(struct network){4096, 6, 2, false, 32, {1, 32, 33, -1}});
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_short_rows),
+        cmocka_unit_test(test_long_rows),
+    };
+    if (argc > 1) target = argv[1];
+    joins = strncmp(target, "cuda", 4) == 0 && argc < 3;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
