@@ -126,23 +126,23 @@ class Importer:
                 self._declare_symbols(x.shape)
         args = [self.argument(a) for a in node.args]
         kwargs = {k: self.argument(a) for k, a in node.kwargs.items()}
-        used = (
-            {u.args[1] for u in node.users if u.target is operator.getitem} if isinstance(val, (list, tuple)) else {0}
-        )
+        several = isinstance(val, (list, tuple))
+        used = {u.args[1] for u in node.users if u.target is operator.getitem and u.users} if several else {0}
         try:
             self.builder.enter(node, label_of(node), source_of(node), val, used)
             made = translate(self.builder, *args, **kwargs)
             made = list(made) if isinstance(made, (list, tuple)) else [made]
-            made = [self._checked(x, like) for x, like in zip(made, results)]
+            # PyTorch's FakeTensors of results that nobody reads may be wrong: a GPU's LSTM has states of four axes in 2.11.
+            made = [self._checked(x, like) if i in used else None for i, (x, like) in enumerate(zip(made, results))]
         except ingot.Error as error:
             raise Unsupported(str(error)) from error
         except (TypeError, AttributeError) as error:
             raise Unsupported(f"an argument of an unexpected kind ({error})") from error
-        self.values[node] = made if isinstance(val, (list, tuple)) else made[0]
+        self.values[node] = made if several else made[0]
 
     def _item(self, node):
         value = self.values[node.args[0]][node.args[1]]
-        if value is None:
+        if value is None and node.users:
             raise Unsupported(f"result {node.args[1]} of {node.args[0].target}")
         return value
 
