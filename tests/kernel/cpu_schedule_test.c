@@ -104,6 +104,38 @@ static void test_parts(void **state) {
     check_all();
 }
 
+/* ---- Rows that lie the other way round ------------------------------------------------------------------------------------ */
+
+/* (x^T times y) by weights: the rows that are copied are columns of x in memory. */
+static void build_gated(struct ig_graph *g, const void *argument) {
+    const int64_t *sizes = argument, x[3] = {sizes[0], sizes[2], sizes[1]}, y[3] = {sizes[0], sizes[1], sizes[2]};
+    ig_value turned = ig_build_transpose(g, input(g, "x", INGOT_F32, 3, x), (const int64_t[]){0, 2, 1});
+    ig_value rows = ig_map2(g, IG_OP_mul, turned, input(g, "y", INGOT_F32, 3, y));
+    ig_build_output(g, "z", ig_build_matmul(g, rows, random_constant(g, INGOT_F32, 2, sizes + 2, 5), INGOT_F32));
+}
+
+/* Batch, rows, depth and columns. */
+static const int64_t gated[][4] = {{1, 130, 200, 40}, {2, 7, 64, 16}, {3, 1, 70, 20}, {-1, 33, 65, 17}, {1, 40, 1, 8}};
+
+static void check_gated_text(struct ig_job *job, void *argument) {
+    (void)argument;
+    const char *text = ig_c_kernel(job, only_kernel(job, build_gated, gated[0]), "kernel", &cpu);
+    assert_non_null(strstr(text, "rows copied"));
+    assert_non_null(strstr(text, " += 64) {"));
+}
+
+static void test_gated(void **state) {
+    static const int64_t sizes[4] = {3};
+    (void)state;
+    run_job(check_gated_text);
+    for (size_t i = 0; i < sizeof gated / sizeof *gated; i++)
+        for (int poison = 0; poison < 2; poison++)
+            add_named_case(build_gated, gated[i], poison ? GRAPH_POISON : 0, sizes, "gated %zu%s", i,
+                           poison ? ", poisoned" : "")
+                ->tolerance = 2e-6;
+    check_all();
+}
+
 /* ---- Loops that run once -------------------------------------------------------------------------------------------------- */
 
 static void build_long_softmax(struct ig_graph *g, const void *argument) {
@@ -131,6 +163,7 @@ static void test_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_gated),
+                                       cmocka_unit_test(test_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,6 +181,60 @@ static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b
     pad_row(c, body, buffer, ig_x_add(c->k, to, ig_contract_padded_at(c, depth)), c->depth_dim[last]);
 }
 
+/* Does x load something at neighbouring places for neighbouring m, and far apart for neighbouring p? */
+static bool loads_across(struct ig_contract *c, ig_x x, ig_x m, ig_x p, struct ig_map *seen) {
+    uint32_t unused;
+    if (x == IG_NO_X || ig_map_get(seen, &x, sizeof x, &unused)) return false;
+    ig_map_put(seen, &x, sizeof x, 1);
+    const struct ig_x_node n = *ig_x_look(c->k, x);
+    if (n.kind == IG_X_LOAD) {
+        struct ig_affine sum;
+        ig_affine_of(c->k, n.args[0], &sum);
+        ig_dim along = ig_affine_factor(c->k, &sum, p);
+        if (is_one(c, ig_affine_factor(c->k, &sum, m)) && !is_one(c, along) && ig_contract_const(c, along, 1) != 0)
+            return true;
+    }
+    for (int i = 0; i < 3; i++)
+        if (loads_across(c, n.args[i], m, p, seen)) return true;
+    return false;
+}
+
+static bool reads_across(struct ig_contract *c, ig_x b) {
+    struct ig_map seen;
+    ig_x depth[IG_CONTRACT_DEPTH], m = probe(c, c->rows);
+    ig_map_init(&seen, c->graph->job);
+    for (int i = 0; i < c->depth_rank; i++)
+        depth[i] = probe(c, c->depth_dim[i]);
+    return !is_one(c, c->rows) && loads_across(c, ig_contract_a(c, b, m, depth), m, depth[c->depth_rank - 1], &seen);
+}
+
+/* Rows of an operand that lies the other way round: some of the depth of all rows, and then the next, so that each cache line
+ * is used by several rows while it is in the first cache. */
+static void copy_rows_across(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,
+                             ig_x lda) {
+    enum { BLOCK = 64 };
+    struct ig_loops *k = c->k;
+    ig_x depth[IG_CONTRACT_DEPTH] = {0}, r, start;
+    int last = c->depth_rank - 1;
+    struct ig_stmt *whole = body;
+    for (int i = 0; i < last; i++)
+        body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
+    struct ig_stmt *outer = body;
+    ig_x n = ig_contract_dim(c, c->depth_dim[last]), block = ig_contract_int(c, BLOCK);
+    body = ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), n, block, &start);
+    ig_x end = ig_x_min(k, ig_x_add(k, start, block), n);
+    body = loop(c, body, IG_FOR_SERIAL, rows, &r);
+    body = ig_s_for(k, body, IG_FOR_SIMD, start, end, ig_contract_int(c, 1), &depth[last]);
+    ig_x to = ig_x_add(k, ig_x_mul(k, r, lda), ig_contract_padded_at(c, depth));
+    ig_s_store(k, body, buffer, to, ig_contract_a(c, b, ig_x_add(k, first_row, r), depth));
+    if (c->padded == c->depth) return;
+    body = loop(c, c->spatial ? outer : whole, IG_FOR_SERIAL, rows, &r);
+    depth[last] = ig_contract_int(c, 0);
+    to = ig_x_mul(k, r, lda);
+    if (c->spatial) to = ig_x_add(k, to, ig_contract_padded_at(c, depth));
+    pad_row(c, body, buffer, to, c->spatial ? c->depth_dim[last] : c->depth);
+}
+
 /* Are the last kernel axis and the channels one run in memory? Needs channels last, no groups and no dilation. */
 static bool has_runs(const struct ig_contract *c) {
     if (!c->spatial || c->groups != 1 || !c->lower.is_input[c->node.in[0]] || c->padded != c->depth) return false;
@@ -236,6 +290,10 @@ static void copy_row_by_runs(struct ig_contract *c, struct ig_stmt *body, ig_x b
 void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,
                         ig_x lda) {
     ig_x r;
+    if (!has_runs(c) && reads_across(c, b)) {
+        copy_rows_across(c, body, b, first_row, rows, buffer, lda);
+        return;
+    }
     body = loop(c, body, IG_FOR_SERIAL, rows, &r);
     ig_x m = ig_x_add(c->k, first_row, r), to = ig_x_mul(c->k, r, lda);
     if (has_runs(c)) {
