@@ -286,19 +286,24 @@ static const struct rewrite layouts[] = {
     {"layout pack", groups, NULL, 1e-6, 0},
 };
 
-/* ConvTranspose with kernel and stride 2, as imported: zeros between neighbours, then a convolution. */
+/* ConvTranspose with stride 2, as imported: zeros between neighbours, then a convolution. */
 /* clang-format off */
-static const char transposed[] =
-    "  %3 = reshape(%0) {dims=[4*batch,6,1,5]}: f32[4*batch,6,1,5]\n"
-    "  %4 = pad(%3) {before=[0,0,0,0], after=[0,0,1,0], mode=0}: f32[4*batch,6,2,5]\n"
-    "  %5 = reshape(%4) {dims=[batch,4,12,5]}: f32[batch,4,12,5]\n"
-    "  %6 = slice(%5) {starts=[0,0,0,0], sizes=[batch,4,11,5], steps=[1,1,1,1]}: f32[batch,4,11,5]\n"
-    "  %7 = reshape(%6) {dims=[44*batch,5,1,1]}: f32[44*batch,5,1,1]\n"
-    "  %8 = pad(%7) {before=[0,0,0,0], after=[0,0,1,0], mode=0}: f32[44*batch,5,2,1]\n"
-    "  %9 = reshape(%8) {dims=[batch,4,11,10]}: f32[batch,4,11,10]\n"
+#define SPREAD \
+    "  %3 = reshape(%0) {dims=[4*batch,6,1,5]}: f32[4*batch,6,1,5]\n" \
+    "  %4 = pad(%3) {before=[0,0,0,0], after=[0,0,1,0], mode=0}: f32[4*batch,6,2,5]\n" \
+    "  %5 = reshape(%4) {dims=[batch,4,12,5]}: f32[batch,4,12,5]\n" \
+    "  %6 = slice(%5) {starts=[0,0,0,0], sizes=[batch,4,11,5], steps=[1,1,1,1]}: f32[batch,4,11,5]\n" \
+    "  %7 = reshape(%6) {dims=[44*batch,5,1,1]}: f32[44*batch,5,1,1]\n" \
+    "  %8 = pad(%7) {before=[0,0,0,0], after=[0,0,1,0], mode=0}: f32[44*batch,5,2,1]\n" \
+    "  %9 = reshape(%8) {dims=[batch,4,11,10]}: f32[batch,4,11,10]\n" \
     "  %10 = slice(%9) {starts=[0,0,0,0], sizes=[batch,4,11,9], steps=[1,1,1,1]}: f32[batch,4,11,9]\n"
+static const char transposed[] = SPREAD
     DATA(11, "w", "[3,4,2,2]")
     "  %12 = conv(%10, %11) " CONV_ATTRS("3", "2", "1", "1") ": f32[batch,3,12,10]\n"
+    OUT(12);
+static const char transposed_by_four[] = SPREAD
+    DATA(11, "w", "[3,4,4,4]")
+    "  %12 = conv(%10, %11) " CONV_ATTRS("3", "4", "2", "1") ": f32[batch,3,12,10]\n"
     OUT(12);
 /* clang-format on */
 
@@ -309,6 +314,12 @@ static const struct rewrite phases[] = {
     {"split-phases layout", transposed,
      "transpose f32[batch,6,5,4]; conv f32[batch,6,5,12]; reshape f32[batch,6,5,2,2,3]; "
      "transpose f32[batch,6,2,5,2,3]; reshape f32[batch,12,10,3]; transpose f32[batch,3,12,10]",
+     1e-6, 0},
+    /* two taps an axis, not three */
+    {"split-phases", transposed_by_four,
+     "conv f32[batch,12,7,6]; reshape f32[batch,2,2,3,7,6]; transpose f32[batch,3,7,2,6,2]; reshape "
+     "f32[batch,3,14,12]; "
+     "slice f32[batch,3,12,10]",
      1e-6, 0},
 };
 

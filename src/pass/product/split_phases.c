@@ -19,9 +19,10 @@
 
 enum { MAX_PHASES = 64, MAX_SPATIAL = INGOT_MAX_RANK - 2 };
 
-/* One spatial axis. Tap t of the old kernel and output s*q + r meet at input q + offset where t = first + s*j. */
+/* One spatial axis. Tap t of the old kernel and output s*q + r - shift meet at input q + offset where t = first + s*j. */
 struct phase_axis {
     int64_t stride, kernel, before, after; /* of the old convolution over the spread input */
+    int64_t shift;                         /* of the outputs that are computed together: 0 … stride - 1 */
     int64_t lowest, taps;                  /* of the new one: input q + lowest … q + lowest + taps - 1 */
     int64_t extra;                         /* outputs per phase beyond the input's size */
 };
@@ -43,7 +44,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 }
 
 static int64_t first_tap(const struct phase_axis *a, int64_t r) {
-    return floor_mod(a->before - r, a->stride);
+    return floor_mod(a->before + a->shift - r, a->stride);
 }
 
 static int64_t tap_count(const struct phase_axis *a, int64_t r) {
@@ -53,7 +54,7 @@ static int64_t tap_count(const struct phase_axis *a, int64_t r) {
 
 /* Offset from q of the input that the first tap of phase r reads; the division is exact by the choice of the tap. */
 static int64_t first_offset(const struct phase_axis *a, int64_t r) {
-    return (r + first_tap(a, r) - a->before) / a->stride;
+    return (r + first_tap(a, r) - a->before - a->shift) / a->stride;
 }
 
 /* ---- Recognising ------------------------------------------------------------------------------------------------- */
@@ -101,12 +102,10 @@ static bool all_ones(const struct ig_attr *a) {
     return true;
 }
 
-static bool read_axis(struct split *s, const struct ig_graph *old, const struct ig_node *n, int i) {
-    struct phase_axis *a = &s->axis[i];
-    a->kernel = ig_attr(old, n, IG_ATTR_kernel)->ints[i];
-    if (!ig_dim_is_const(s->g->dims, ig_attr(old, n, IG_ATTR_before)->dims[i], &a->before)) return false;
-    if (!ig_dim_is_const(s->g->dims, ig_attr(old, n, IG_ATTR_after)->dims[i], &a->after)) return false;
+/* Which inputs the outputs of a position read, for that shift. */
+static void shift_outputs(struct phase_axis *a, int64_t shift) {
     int64_t highest = INT64_MIN;
+    a->shift = shift;
     a->lowest = INT64_MAX;
     for (int64_t r = 0; r < a->stride; r++) {
         int64_t first = first_offset(a, r), last = first + tap_count(a, r) - 1;
@@ -115,8 +114,24 @@ static bool read_axis(struct split *s, const struct ig_graph *old, const struct 
         if (last > highest) highest = last;
     }
     a->taps = highest - a->lowest + 1;
-    a->extra = ceil_div(a->before + a->after - a->kernel + 2 - a->stride, a->stride);
-    return a->lowest <= 0 && a->extra + highest >= 0;
+    a->extra = ceil_div(a->before + a->after - a->kernel + 2 - a->stride + shift, a->stride);
+}
+
+/* The shift with the fewest taps: where a kernel has 4 and the stride is 2, the two outputs on either side of an input's edge
+ * read the same two inputs, and those of one input three. */
+static bool read_axis(struct split *s, const struct ig_graph *old, const struct ig_node *n, int i) {
+    struct phase_axis *a = &s->axis[i];
+    a->kernel = ig_attr(old, n, IG_ATTR_kernel)->ints[i];
+    if (!ig_dim_is_const(s->g->dims, ig_attr(old, n, IG_ATTR_before)->dims[i], &a->before)) return false;
+    if (!ig_dim_is_const(s->g->dims, ig_attr(old, n, IG_ATTR_after)->dims[i], &a->after)) return false;
+    shift_outputs(a, 0);
+    struct phase_axis best = *a;
+    for (int64_t shift = 1; shift < a->stride; shift++) {
+        shift_outputs(a, shift);
+        if (a->taps < best.taps) best = *a;
+    }
+    *a = best;
+    return a->lowest <= 0 && a->extra + a->lowest + a->taps - 1 >= 0;
 }
 
 /* Fills s and replaces *inout_x by the input before it was spread. */
@@ -217,7 +232,7 @@ static ig_value interleave(struct split *s, ig_value v, const struct ig_type *re
         if (s->axis[i].stride > 1) perm[count++] = phase_axis[i];
     }
     for (int i = 0; i < result->rank; i++) {
-        starts[i] = number(s, 0);
+        starts[i] = number(s, i < 2 ? 0 : s->axis[i - 2].shift);
         ones[i] = 1;
         together[i] = i < 2 ? result->dim[i] : ig_dim_mul(s->g->dims, type.dim[i], number(s, s->axis[i - 2].stride));
     }
