@@ -104,29 +104,29 @@ static void products(void **state) {
 
 /* Bytes, along the depth: the sums alone. */
 static void bytes(void **state) {
-    static const char text[] = "graph {\n  input %%0 \"x\": %s[n,%d]\n  input %%1 \"w\": i8[%d,%d]\n"
+    static const char text[] = "graph {\n  input %%0 \"x\": %s[%d,%d]\n  input %%1 \"w\": i8[%d,%d]\n"
                                "  %%2 = transpose(%%1) {perm=[1,0]}: i8[%d,%d]\n"
-                               "  %%3 = matmul(%%0, %%2) {acc=i32, packed=0, n=0, math=0}: i32[n,%d]\n%s}\n";
+                               "  %%3 = matmul(%%0, %%2) {acc=i32, packed=0, n=0, math=0}: i32[%d,%d]\n%s}\n";
     static const char sums[] = "  output \"y\" = %3\n";
     static const char scaled[] =
-        "  %4 = cast(%3) {to=f32, saturate=0}: f32[n,8]\n  %5 = constant() {data=[0.5]}: f32[]\n"
-        "  %6 = mul(%4, %5): f32[n,8]\n  output \"y\" = %6\n";
+        "  %4 = cast(%3) {to=f32, saturate=0}: f32[17,8]\n  %5 = constant() {data=[0.5]}: f32[]\n"
+        "  %6 = mul(%4, %5): f32[17,8]\n  output \"y\" = %6\n";
     static const struct {
         const char *type, *rest;
-        int depth, columns;
+        int rows, depth, columns;
         bool is_candidate;
-    } cases[] = {{"i8", sums, 12, 8, true},      {"i8", sums, 131068, 8, true}, {"u8", sums, 12, 8, false},
-                 {"i8", sums, 131072, 8, false}, {"i8", sums, 10, 8, false},    {"i8", sums, 12, 6, false},
-                 {"i8", scaled, 12, 8, false}};
+    } cases[] = {{"i8", sums, 17, 16, 8, true},      {"i8", sums, 17, 131064, 8, true}, {"u8", sums, 17, 16, 8, false},
+                 {"i8", sums, 17, 131072, 8, false}, {"i8", sums, 17, 12, 8, false},    {"i8", sums, 17, 16, 12, false},
+                 {"i8", sums, 16, 16, 8, false},     {"i8", scaled, 17, 16, 8, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char whole[1024];
-        int depth = cases[i].depth, n = cases[i].columns;
-        snprintf(whole, sizeof whole, text, cases[i].type, depth, n, depth, depth, n, n, cases[i].rest);
+        int rows = cases[i].rows, depth = cases[i].depth, n = cases[i].columns;
+        snprintf(whole, sizeof whole, text, cases[i].type, rows, depth, n, depth, depth, n, rows, n, cases[i].rest);
         expect(
             &(struct expectation){.text = whole,
                                   .is_candidate = cases[i].is_candidate,
                                   .call = {.a_type = INGOT_I8, .b_type = INGOT_I8, .out_type = INGOT_I32, .b_along = 1},
-                                  .sizes = {1, -1, n, depth, depth, 0, 0, depth, 0, 0}});
+                                  .sizes = {1, rows, n, depth, depth, 0, 0, depth, 0, 0}});
     }
 }
 

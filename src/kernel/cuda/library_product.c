@@ -52,7 +52,9 @@ static bool find_matrices(struct ig_library_region *p, ig_dim *sizes) {
            place(c, &second, b, &sizes[IG_LIBRARY_B_STEP], &sizes[IG_LIBRARY_B_OFFSET]);
 }
 
-/* The library multiplies bytes, and floats of 8 bits, only where these sizes are multiples of what its tensor cores take. */
+/* The library multiplies bytes, and floats of 8 bits, only where these sizes are multiples of what its tensor cores take, and bytes
+ * only of more than 16 rows: its documentation has 4 for bytes and no such limit, but PyTorch, whose limits these are, found fewer
+ * refused. A refusal when shapes are bound would be too late. */
 static bool are_whole(const struct ig_library_region *p, const ig_dim *sizes) {
     static const enum ig_library_size of[] = {IG_LIBRARY_COLUMNS, IG_LIBRARY_DEPTH,   IG_LIBRARY_A_LD,
                                               IG_LIBRARY_B_LD,    IG_LIBRARY_A_STEP,  IG_LIBRARY_A_OFFSET,
@@ -61,9 +63,9 @@ static bool are_whole(const struct ig_library_region *p, const ig_dim *sizes) {
     bool integer = ig_library_is_integer(p->call);
     if (!integer && !ig_library_is_float8(p->call)) return true;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        if (!ig_dim_divides(dims, ig_dim_const(dims, integer ? 4 : 16), sizes[of[i]])) return false;
+        if (!ig_dim_divides(dims, ig_dim_const(dims, integer ? 8 : 16), sizes[of[i]])) return false;
     }
-    return true;
+    return !integer || at_least(p->c, sizes[IG_LIBRARY_ROWS], 17);
 }
 
 /* Can sums of integers leave 32 bits? What becomes of them then is not documented. */
