@@ -224,10 +224,11 @@ static void make_reference(struct ig_job *job, struct checked *c) {
         struct ingot_tensor t = tensor_of(c, g, g->inputs.at[i].value);
         int64_t count = ingot_tensor_elements(&t);
         t.data = ig_alloc(job, (size_t)count * ingot_dtype_size(t.dtype) + 64);
+        uint32_t seed = i + 1 + 100 * (uint32_t)c->given->sizes[GRAPH_SIZES];
         if (c->given->flags & GRAPH_HOSTILE) {
-            fill_hostile(t.dtype, t.data, count, i + 1);
+            fill_hostile(t.dtype, t.data, count, seed);
         } else {
-            fill(t.dtype, t.data, count, i + 1, c->given->flags & GRAPH_POISON);
+            fill(t.dtype, t.data, count, seed, c->given->flags & GRAPH_POISON);
         }
         c->inputs[i] = t;
     }
@@ -500,7 +501,7 @@ static bool launches_alike(const struct checked *a, const struct checked *b, uin
 /* Are these two of one graph, with equal sizes and kernels? */
 static bool runs_alike(const struct checked *a, const struct checked *b) {
     bool alike = a->given->build == b->given->build && a->given->argument == b->given->argument &&
-                 !memcmp(a->given->sizes, b->given->sizes, sizeof a->given->sizes) &&
+                 !memcmp(a->given->sizes, b->given->sizes, GRAPH_SIZES * sizeof *a->given->sizes) &&
                  a->graph->regions.count == b->graph->regions.count;
     for (uint32_t r = 0; alike && r < a->graph->regions.count; r++)
         alike = launches_alike(a, b, r);

@@ -33,13 +33,15 @@ enum {
     GRAPH_CHOICE = 4096,   /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
+enum { GRAPH_SIZES = 4 };
+
 struct graph_case {
     const char *name;
     void (*build)(struct ig_graph *g, const void *argument); /* adds inputs, nodes and outputs */
     const void *argument;
     double tolerance; /* relative to the largest magnitude of the output; 0: exact */
     unsigned flags;
-    int64_t sizes[4]; /* of the symbols "s0" … "s3" */
+    int64_t sizes[GRAPH_SIZES + 1]; /* of the symbols "s0" … "s3"; then, which of many inputs */
 };
 
 /* Fails the running cmocka test at the first element that differs, naming case, target and compiler. */

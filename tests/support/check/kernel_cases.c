@@ -52,7 +52,7 @@ struct graph_case *add_named_case(void (*build)(struct ig_graph *, const void *)
     va_start(arguments, format);
     vsnprintf(name, sizeof names[0], format, arguments);
     va_end(arguments);
-    memcpy(added->sizes, sizes, sizeof added->sizes);
+    memcpy(added->sizes, sizes, GRAPH_SIZES * sizeof *sizes);
     return added;
 }
 
@@ -60,6 +60,12 @@ void check_all(void) {
     int count = case_count;
     case_count = 0; /* first: a failing check does not return */
     check_graphs(cases, count);
+}
+
+void check_all_for_cpu(void) {
+    int count = case_count;
+    case_count = 0;
+    check_graphs_for_cpu(cases, count);
 }
 
 void check_all_for_cuda(void) {

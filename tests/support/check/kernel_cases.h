@@ -23,6 +23,7 @@ struct graph_case *add_named_case(void (*build)(struct ig_graph *, const void *)
                                   const int64_t sizes[4], const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void check_all(void);
+void check_all_for_cpu(void);
 void check_all_for_cuda(void);
 
 struct shaped {

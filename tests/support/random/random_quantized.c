@@ -226,9 +226,32 @@ static ig_value step_move(struct maker *m, ig_value x) {
     }
 }
 
+/* There and back by a microscaling format: blocks along an axis, with scales that are powers of two. */
+static ig_value step_scaled(struct maker *m, ig_value x) {
+    static const enum ingot_dtype formats[] = {INGOT_F8E4M3FN, INGOT_F8E5M2, INGOT_F4E2M1};
+    struct ig_graph *g = m->g;
+    struct ig_type t = *type_of(m, x);
+    int axis = 1 + pick(m, t.rank - 1);
+    int64_t block = pick(m, 2) ? 32 : 3, dims[INGOT_MAX_RANK];
+    enum ingot_dtype format = formats[pick(m, 3)];
+    x = settled(m, x);
+    for (int i = 0; i < t.rank; i++)
+        dims[i] = i == axis ? (size_of(m, x, i) + block - 1) / block : i == 0 ? 1 : size_of(m, x, i);
+    t.dim[axis] = ig_dim_const(g->dims, dims[axis]);
+    ig_value scale =
+        ig_build_cast(g, random_constant(g, INGOT_F32, t.rank, dims, (uint32_t)pick(m, 1000)), INGOT_F8E8M0);
+    scale = ig_build_broadcast(g, scale, t.dim, t.rank);
+    ig_value zero = ig_build_broadcast(g, ig_build_cast(g, scalar(m, 0), format), t.dim, t.rank);
+    const struct ingot_attribute attributes[] = {
+        attribute_int("axis", axis), attribute_int("block_size", block), attribute_int("output_dtype", 1), {0}};
+    const struct ingot_attribute quantizing[] = {attributes[0], attributes[1], {0}};
+    ig_value q = apply(g, "QuantizeLinear", (ig_value[]){x, scale, zero}, 3, quantizing);
+    return apply(g, "DequantizeLinear", (ig_value[]){q, scale}, 2, attributes);
+}
+
 static ig_value (*const steps[])(struct maker *m, ig_value x) = {
-    step_conv,   step_conv,   step_conv,   step_matmul, step_bound, step_curve, step_leaky,
-    step_binary, step_binary, step_concat, step_pool,   step_mean,  step_move,  step_move};
+    step_conv,   step_conv,   step_conv, step_matmul, step_bound, step_curve, step_leaky, step_binary,
+    step_binary, step_concat, step_pool, step_mean,   step_move,  step_move,  step_scaled};
 
 static bool is_curve(int step) {
     return steps[step] == step_curve;
