@@ -50,13 +50,12 @@ struct ig_library_call {
     uint32_t addend, bias; /* or IG_LIBRARY_NO_OPERAND */
     uint32_t factor;       /* an f32 in memory, for floats of 8 bits; or IG_LIBRARY_NO_OPERAND */
     float scale;           /* 1: none. For floats by cuBLASLt */
-    uint32_t a_type,
-        b_type; /* f32, f16 or bf16, the same for both; for cuBLASLt also i8, or floats of 8 bits in any mix but
-                                 * two f8e5m2 */
-    uint32_t
-        out_type; /* of out, addend and bias: f32 or a_type; of integers i32, of floats of 8 bits f32, f16 or bf16 */
-    uint32_t
-        rounded; /* 1: f32 operands may be rounded to tf32; sums of floats of 8 bits be those of the tensor cores */
+    /* f32, f16 or bf16, the same for both; for cuBLASLt also i8, or floats of 8 bits in any mix but two f8e5m2. */
+    uint32_t a_type, b_type;
+    /* Of out, addend and bias: f32 or a_type; of integers i32, of floats of 8 bits f32, f16 or bf16. */
+    uint32_t out_type;
+    /* 1: f32 operands may be rounded to tf32; sums of floats of 8 bits be those of the tensor cores. */
+    uint32_t rounded;
     uint32_t a_across, b_along; /* 1: transposed, see above; 0 for convolutions */
     uint32_t activation;
 };

@@ -89,6 +89,7 @@ static unsigned alignment_of(const struct ig_library_call *c, const int64_t *siz
 }
 
 static bool is_same(const struct kept *a, const struct kept *b) {
+    /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): a scale of other bits is another scale */
     return a->alignment == b->alignment && memcmp(&a->call, &b->call, sizeof a->call) == 0 &&
            memcmp(a->sizes, b->sizes, sizeof a->sizes) == 0;
 }
