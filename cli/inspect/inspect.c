@@ -8,7 +8,7 @@
 struct inspect_arguments {
     struct build_arguments build;
     bool json, graph, kernels, sharing, initializers, counts;
-    const char *html, *source, *why;
+    const char *html, *source, *why, *onnx_sharding;
 };
 
 static void write_stdout(void *user, const char *text, size_t length) {
@@ -41,6 +41,37 @@ static enum ingot_status show_model(const struct inspect_arguments *a, const cha
     else
         status = a->graph ? ingot_model_print(model, &sink, error) : inspect_model_print(model, path, a->json, error);
     ingot_model_destroy(model);
+    return status;
+}
+
+static void write_file(void *user, const char *text, size_t length) {
+    fwrite(text, 1, length, user);
+}
+
+/* The model with its plan for ranks, into a file that replaces another one when it is complete. */
+static enum ingot_status write_sharding(const struct inspect_arguments *a, const char *path,
+                                        struct ingot_error *error) {
+    struct ingot_model *model = NULL;
+    struct build_job job;
+    char *from = model_path(path), *part = cli_format("%s.part", a->onnx_sharding);
+    FILE *file = NULL;
+    enum ingot_status status = build_job_begin(&a->build, &job, error);
+    if (status == INGOT_OK) {
+        status = ingot_model_load(from, NULL, &model, error);
+        if (status == INGOT_OK && !(file = fopen(part, "wb")))
+            status = cli_error(error, INGOT_DEVICE, "cannot create '%s': %s", part, strerror(errno));
+        const struct ingot_sink sink = {file, write_file};
+        if (status == INGOT_OK) status = ingot_model_write_sharding(model, &job.options, &sink, error);
+        build_job_end(&job);
+    }
+    bool failed = file && ferror(file) != 0;
+    failed |= file && fclose(file) != 0;
+    if (status == INGOT_OK && (failed || rename(part, a->onnx_sharding) != 0))
+        status = cli_error(error, INGOT_DEVICE, "cannot write '%s': %s", a->onnx_sharding, strerror(errno));
+    if (status != INGOT_OK && file) remove(part);
+    ingot_model_destroy(model);
+    free(part);
+    free(from);
     return status;
 }
 
@@ -142,12 +173,16 @@ int cmd_inspect(int argc, char **argv) {
          "without\n"
          "building it; weights may be missing",
          &a.counts},
+        {"onnx-sharding", 0, OPTION_TEXT, "FILE",
+         "writes the model as ONNX that says how it would be divided among\n--ranks N, as device configurations",
+         &a.onnx_sharding},
         {"source", 0, OPTION_TEXT, "K", "the C or CUDA text of a kernel, by its number or name", &a.source},
         {"why", 0, OPTION_TEXT, "NODE",
          "what was fused or not by estimates, of nodes whose names\ncontain NODE or fit it (*, ?); with --json as JSON",
          &a.why},
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "for which memory is told; repeatable", &a.build.shapes},
         BUILD_OPTION_ROWS(a.build),
+        RUN_RANK_OPTION_ROWS(a.build),
         {0},
     };
     const struct option_table table = {
@@ -161,12 +196,14 @@ int cmd_inspect(int argc, char **argv) {
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("inspect", "expected one engine or model, got %d", count);
     int shown = a.counts + a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL) +
-                (a.why != NULL);
+                (a.why != NULL) + (a.onnx_sharding != NULL);
     bool json_alone = a.json && !a.sharing && !a.initializers && !a.why;
     if (count == 1 && shown + json_alone > 1) {
-        status = cli_usage("inspect",
-                           "--json, --html, --graph, --kernels, --sharing, --initializers, --counts, --source and "
-                           "--why exclude each other");
+        status =
+            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers, --counts, --source, "
+                                 "--onnx-sharding and --why exclude each other");
+    } else if (count == 1 && a.onnx_sharding && is_engine_path(argv[0])) {
+        status = cli_usage("inspect", "an engine holds no model; give the one it was built from");
     } else if (count == 1 && a.counts && is_engine_path(argv[0])) {
         status = cli_usage("inspect", "--counts is of a model, not of an engine");
     } else if (count == 1 && a.graph && is_engine_path(argv[0])) {
@@ -175,7 +212,9 @@ int cmd_inspect(int argc, char **argv) {
         struct ingot_error error;
         bool engine =
             is_engine_path(argv[0]) || a.html || a.kernels || a.sharing || a.initializers || a.source || a.why;
-        enum ingot_status result = engine ? show_engine(&a, argv[0], &error) : show_model(&a, argv[0], &error);
+        enum ingot_status result = a.onnx_sharding ? write_sharding(&a, argv[0], &error)
+                                   : engine        ? show_engine(&a, argv[0], &error)
+                                                   : show_model(&a, argv[0], &error);
         if (result != INGOT_OK) status = cli_fail(&error);
     }
     build_arguments_free(&a.build);

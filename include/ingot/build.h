@@ -298,6 +298,14 @@ INGOT_API enum ingot_status ingot_model_build_memory(struct ingot_model *model,
  */
 INGOT_API enum ingot_status ingot_model_count(struct ingot_model *model, const struct ingot_build_options *options,
                                               const struct ingot_sink *sink, struct ingot_error *error);
+/*
+ * Writes the model with device configurations of ONNX's IR version 11, as a build by these options, which have one number of ranks,
+ * would divide it (docs/distributed.md); they replace those that it has. Nothing else of the file changes, and external data
+ * stays where it is. INGOT_UNSUPPORTED of networks that were not loaded from ONNX, or are one rank's already.
+ */
+INGOT_API enum ingot_status ingot_model_write_sharding(struct ingot_model *model,
+                                                       const struct ingot_build_options *options,
+                                                       const struct ingot_sink *sink, struct ingot_error *error);
 INGOT_API void ingot_blob_release(struct ingot_model *model, void *data, size_t size);
 
 /* The optimisation passes, in the order they run. */

@@ -91,6 +91,8 @@ static void load_body(struct ig_job *job, void *argument) {
     } else {
         load->data = ig_memdup(job, load->data, load->size);
     }
+    load->model->data = load->data;
+    load->model->size = load->size;
     ig_model_take(load->model, ig_import_onnx(job, load->data, load->size, load->folder, load->missing_weights,
                                               &load->model->metadata));
 }

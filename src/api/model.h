@@ -10,6 +10,8 @@ struct ingot_model {
     const struct ingot_allocator *allocator;
     struct ig_job job;
     struct ig_graph *graph;
+    const void *data; /* of the ONNX file; NULL: there is none */
+    size_t size;
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs;
     struct ingot_model_metadata metadata;

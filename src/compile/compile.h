@@ -31,4 +31,9 @@ struct ig_counts {
 void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                       const struct ig_engine_sink *sink, struct ig_counts *out_counts);
 
+struct ig_sharding; /* shard/shard.h */
+/* How a build would divide the network, for options with one number of ranks. Raises. */
+void ig_compile_divide(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
+                       struct ig_sharding *out_sharding);
+
 #endif

@@ -448,6 +448,18 @@ void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct i
     write_engine(&b, true, sink);
 }
 
+void ig_compile_divide(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
+                       struct ig_sharding *out_sharding) {
+    if (options->n_io_types) graph = ig_io_types_set(graph, options);
+    struct build b = {.job = job, .options = options, .initializers = graph->initializers, .model = graph};
+    ig_sharding_check(job, options);
+    ig_target_parse(job, options->target, &b.target);
+    specialize(&b, graph);
+    IG_ASSERT(job, options->n_ranks == 1);
+    divide(&b);
+    *out_sharding = b.shardings.at[0];
+}
+
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                 const struct ig_engine_sink *sink) {
     if (graph->initializers) ig_initializers_begin_build(graph->initializers);

@@ -7,6 +7,7 @@
 #include "compile/plan_build.h"
 #include "compile/shard/links.h"
 #include "compile/shard/memory.h"
+#include "import/onnx/import.h"
 #include "pass/shard/search.h"
 
 enum { IG_STRATEGIES = 5 };
@@ -59,6 +60,10 @@ struct ingot_build_options ig_sharding_options(const struct ig_graph *imported, 
 
 /* Why that strategy was chosen, or not: "hardly faster". */
 const char *ig_sharding_why(const struct ig_sharding *sharding, int considered);
+
+/* How the model's nodes are divided, for its device configurations. What these cannot say is left out: terms of sums but of products and
+ * tables, and nodes of several products that are divided in different ways. Returns their number. */
+uint32_t ig_sharding_divisions(const struct ig_sharding *sharding, const struct ig_onnx_division **out_divisions);
 
 /* Appends the decision as JSON (docs/engine.md). */
 void ig_sharding_explain(const struct ig_sharding *sharding, struct ig_text *text);

@@ -176,6 +176,8 @@ int64_t ig_onnx_opset(const struct ig_onnx_scope *scope, const char *domain);
  * are none. */
 bool ig_onnx_find_plain_inputs(struct ig_graph *graph, struct ig_map *out_plain);
 
+/* The integer attribute of that name. */
+int64_t ig_onnx_proto_int(const Onnx__NodeProto *node, const char *name, int64_t otherwise);
 /* Notes in the graph how the model's nodes are divided among devices. */
 void ig_onnx_read_sharding(struct ig_onnx_scope *scope);
 

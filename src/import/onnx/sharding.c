@@ -26,15 +26,28 @@ static void add_problem(struct notes *n, const char *what) {
     IG_PUSH(n->job, &n->list, note);
 }
 
+/* In ranges for all devices, of one axis or of one that is fused with others, which are whole. */
+static bool is_simple(const struct notes *n, const Onnx__ShardingSpecProto *spec) {
+    const Onnx__ShardedDimProto *dim = spec->sharded_dim[0];
+    size_t divided = 0;
+    if (spec->n_sharded_dim != 1) return false;
+    for (size_t i = 0; i < dim->n_simple_sharding; i++) {
+        if (dim->simple_sharding[i]->num_shards == 1) continue;
+        if (dim->simple_sharding[i]->num_shards != (int64_t)n->devices) return false;
+        divided++;
+    }
+    return divided == 1;
+}
+
 /* The axis that a tensor is divided along, from 0 up; -1: it is whole; -2: there is nothing to ask, or it is not understood, and
  * said. */
 static int axis_of(struct notes *n, const Onnx__ShardingSpecProto *spec) {
     uint32_t value;
     if (spec->n_sharded_dim == 0) return -1;
     const Onnx__ShardedDimProto *dim = spec->sharded_dim[0];
-    bool simple = spec->n_sharded_dim == 1 && dim->n_simple_sharding == 1;
-    if (simple && dim->simple_sharding[0]->num_shards == 1) return -1;
-    if (!simple || dim->simple_sharding[0]->num_shards != (int64_t)n->devices) {
+    bool one = spec->n_sharded_dim == 1 && dim->n_simple_sharding == 1;
+    if (one && dim->simple_sharding[0]->num_shards == 1) return -1;
+    if (!is_simple(n, spec)) {
         add_problem(
             n, ig_format(n->job, "tensor '%s' is not in one range of one axis for each device", spec->tensor_name));
         return -2;
@@ -56,25 +69,48 @@ static const Onnx__ShardingSpecProto *find(const Onnx__NodeDeviceConfigurationPr
     return NULL;
 }
 
-static bool has_flag(const Onnx__NodeProto *node, const char *name) {
+int64_t ig_onnx_proto_int(const Onnx__NodeProto *node, const char *name, int64_t otherwise) {
     for (size_t i = 0; i < node->n_attribute; i++) {
         const Onnx__AttributeProto *a = node->attribute[i];
-        if (a->name && strcmp(a->name, name) == 0) return a->i != 0;
+        if (a->name && strcmp(a->name, name) == 0) return a->i;
     }
-    return false;
+    return otherwise;
+}
+
+static int rank_of(const struct notes *n, const char *tensor) {
+    uint32_t value;
+    bool known = ig_map_get_name(&n->scope->values, tensor, &value) && value < n->scope->graph->values.count;
+    return known ? ig_type_of(n->scope->graph, value)->rank : 2;
+}
+
+/* From the rows of a table: a gather's data along its axis. */
+static void read_table(struct notes *n, const Onnx__NodeDeviceConfigurationProto *c) {
+    const Onnx__NodeProto *node = n->node;
+    const Onnx__ShardingSpecProto *spec = node->n_input > 0 ? find(c, node->input[0]) : NULL;
+    const int axis = spec ? axis_of(n, spec) : -1;
+    if (axis < 0) return;
+    const int64_t own = ig_onnx_proto_int(node, "axis", 0);
+    if (axis == (own < 0 ? own + rank_of(n, node->input[0]) : own)) add_ask(n, "rows");
 }
 
 /* From the weights of a product or convolution. */
 static void read_weights(struct notes *n, const Onnx__NodeDeviceConfigurationProto *c) {
     const Onnx__NodeProto *node = n->node;
-    const Onnx__ShardingSpecProto *spec = node->n_input > 1 ? find(c, node->input[1]) : NULL;
     const char *op = node->op_type ? node->op_type : "";
+    if (strcmp(op, "Gather") == 0) {
+        read_table(n, c);
+        return;
+    }
+    const Onnx__ShardingSpecProto *spec = node->n_input > 1 ? find(c, node->input[1]) : NULL;
     bool is_conv = strcmp(op, "Conv") == 0, is_gemm = strcmp(op, "Gemm") == 0;
     if (!spec || !(is_conv || is_gemm || strcmp(op, "MatMul") == 0)) return;
     int axis = axis_of(n, spec);
-    if (axis == 0 || axis == 1)
-        add_ask(n, (axis == 0) == (is_conv || (is_gemm && has_flag(node, "transB"))) ? "columns" : "rows");
-    else if (axis >= 2)
+    if (axis < 0) return;
+    const int first = is_conv || is_gemm ? 0 : rank_of(n, node->input[1]) - 2; /* behind those of a batch */
+    if (axis == first || axis == first + 1)
+        add_ask(n, (axis == first) == (is_conv || (is_gemm && ig_onnx_proto_int(node, "transB", 0) != 0)) ? "columns"
+                                                                                                          : "rows");
+    else
         add_problem(n, ig_format(n->job, "its weights are divided along axis %d", axis));
 }
 

@@ -16,16 +16,7 @@
 #include <string.h>
 
 #include "import/onnx/importer.h"
-
-struct cursor {
-    const uint8_t *at, *end;
-};
-
-struct field {
-    uint64_t number;
-    const uint8_t *begin, *behind_tag;
-    struct cursor body; /* if length-delimited; else NULL */
-};
+#include "import/onnx/wire.h"
 
 struct cut {
     struct ig_job *job;
@@ -36,7 +27,7 @@ struct cut {
     bool is_malformed;
 };
 
-static bool read_varint(struct cursor *cursor, unsigned most_bytes, uint64_t *out) {
+static bool read_varint(struct ig_wire_cursor *cursor, unsigned most_bytes, uint64_t *out) {
     uint64_t value = 0;
     for (unsigned i = 0; i < most_bytes && cursor->at < cursor->end; i++) {
         uint8_t byte = *cursor->at++;
@@ -49,10 +40,9 @@ static bool read_varint(struct cursor *cursor, unsigned most_bytes, uint64_t *ou
     return false;
 }
 
-/* Reads a field's tag and skips its contents. */
-static bool read_field(struct cursor *cursor, struct field *out) {
+bool ig_wire_read(struct ig_wire_cursor *cursor, struct ig_wire_field *out) {
     uint64_t tag, length;
-    *out = (struct field){.begin = cursor->at};
+    *out = (struct ig_wire_field){.begin = cursor->at};
     if (!read_varint(cursor, 5, &tag)) return false;
     out->number = tag >> 3;
     out->behind_tag = cursor->at;
@@ -63,7 +53,7 @@ static bool read_field(struct cursor *cursor, struct field *out) {
     case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
         if (!read_varint(cursor, 5, &length) || length > INT_MAX) return false;
         if (length > (uint64_t)(cursor->end - cursor->at)) return false;
-        out->body = (struct cursor){cursor->at, cursor->at + length};
+        out->body = (struct ig_wire_cursor){cursor->at, cursor->at + length};
         break;
     default: return false;
     }
@@ -87,7 +77,7 @@ static void put_length(struct cut *cut, size_t at, size_t length) {
         cut->to[at + (size_t)i] = (uint8_t)(length >> 7 * i & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0);
 }
 
-static void put_index(struct cut *cut, const struct field *field) {
+static void put_index(struct cut *cut, const struct ig_wire_field *field) {
     const uint32_t index = cut->n_raw++;
     const uint8_t length = sizeof index;
     if (cut->to)
@@ -98,13 +88,14 @@ static void put_index(struct cut *cut, const struct field *field) {
     put(cut, (const uint8_t *)&index, sizeof index);
 }
 
-static void put_message(struct cut *cut, const ProtobufCMessageDescriptor *type, struct cursor from, int depth) {
-    struct field field;
+static void put_message(struct cut *cut, const ProtobufCMessageDescriptor *type, struct ig_wire_cursor from,
+                        int depth) {
+    struct ig_wire_field field;
     depth += type == &onnx__graph_proto__descriptor;
     if (depth > IG_ONNX_MAX_NESTING)
         ig_raise(cut->job, INGOT_UNSUPPORTED, "subgraphs are nested more than %d deep", IG_ONNX_MAX_NESTING);
     while (from.at < from.end) {
-        if (!read_field(&from, &field)) {
+        if (!ig_wire_read(&from, &field)) {
             cut->is_malformed = true;
             return;
         }
@@ -126,7 +117,7 @@ static void put_message(struct cut *cut, const ProtobufCMessageDescriptor *type,
 }
 
 struct ig_onnx_message ig_onnx_cut(struct ig_job *job, const uint8_t *data, size_t size) {
-    const struct cursor whole = {data, data + size};
+    const struct ig_wire_cursor whole = {data, data + size};
     struct cut cut = {.job = job};
     put_message(&cut, &onnx__model_proto__descriptor, whole, 0);
     if (cut.is_malformed || cut.n_raw == 0 || cut.size > INT_MAX) return (struct ig_onnx_message){data, size, NULL, 0};
