@@ -196,7 +196,8 @@ INGOT_API void ingot_gpu_release(struct ingot_gpu *gpu);
  *
  *     ingot_group_join                            on every process: waits for the others
  *     ingot_engine_load, with options.group       on every process: compares the engines, and tries the connections
- *     ingot_context_create, …_run                 as usual; all ranks make the same runs in the same order
+ *     ingot_context_create                        as usual; of GPUs all ranks create the first one together
+ *     ingot_context_run                           as usual; all ranks make the same runs in the same order
  *
  * (Ranks that are threads of one process need no group: see ingot_load_options.) On one host ranks share memory; across
  * hosts MPI connects them, whose mpirun has then started them. A group, the engines on it and their contexts belong to one

@@ -161,10 +161,13 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .machine = options->profile ? &machine : NULL,
                                        .whole_batches = options->whole_batches,
                                        .timing = options->timing};
-    if (context->engine->group && gpu) IG_TRY(ig_group_use_gpus(context->engine->group, error));
+    struct ingot_group *group = context->engine->group;
+    if (group && gpu) IG_TRY(ig_group_use_gpus(group, error));
     if (context->n_ranks > 1) return make_ranks(context, options, &config, error);
-    config.group = context->engine->group ? context->engine->group->seat : NULL;
+    config.group = group ? group->seat : NULL;
     const struct ig_engine_file *file = context->engine->views ? context->engine->views : &context->engine->file;
+    if (group && gpu && file->plan.n_collectives > 0)
+        IG_TRY(ig_group_open_windows(group->seat, context->device, error));
     return ig_context_create(file, &config, &context->context, error);
 }
 

@@ -27,6 +27,7 @@ struct member {
     struct ig_ranks *ranks;
     struct ig_group *seat;
     struct ig_device *device; /* NULL: rank 0's, which is the caller's */
+    struct ig_device *used;   /* by its context */
     struct ig_context *context;
     pthread_t thread;
     bool is_started;
@@ -39,7 +40,7 @@ struct ig_ranks {
     const struct ingot_allocator *allocator;
     uint32_t count;
     unsigned runs;
-    bool has_failed, stopping;
+    bool has_failed, opening, stopping; /* opening: a run opens windows */
     struct member members[];
 };
 
@@ -81,7 +82,8 @@ static void turn_await(struct turn *turn, unsigned number) {
 /* ---- Runs -------------------------------------------------------------------------------------------------------- */
 
 static void run_member(struct member *member) {
-    member->status = ig_context_run(member->context, &member->error);
+    member->status = member->ranks->opening ? ig_group_open_windows(member->seat, member->used, &member->error)
+                                            : ig_context_run(member->context, &member->error);
     /* The others wait for a rank that could not even begin. */
     if (member->status != INGOT_OK && ig_group_failure(member->seat, NULL) == INGOT_OK)
         ig_group_fail(member->seat, member->status, member->error.message);
@@ -119,8 +121,7 @@ static enum ingot_status renew(struct ig_ranks *ranks, struct ingot_error *error
     return INGOT_OK;
 }
 
-enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error) {
-    if (ranks->has_failed) IG_TRY(renew(ranks, error));
+static enum ingot_status run_all(struct ig_ranks *ranks, struct ingot_error *error) {
     const unsigned run = ++ranks->runs;
     for (uint32_t r = 1; r < ranks->count; r++)
         turn_set(&ranks->members[r].begun, run);
@@ -131,6 +132,11 @@ enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error
     if (!cause) return INGOT_OK;
     ranks->has_failed = true;
     return IG_ERR(error, cause->status, "%s", cause->error.message);
+}
+
+enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error) {
+    if (ranks->has_failed) IG_TRY(renew(ranks, error));
+    return run_all(ranks, error);
 }
 
 struct ig_context *ig_ranks_context(const struct ig_ranks *ranks, uint32_t rank) {
@@ -161,8 +167,17 @@ static enum ingot_status make_member(struct ig_ranks *ranks, uint32_t rank, cons
         context.timing = false;
     }
     context.group = member->seat;
+    member->used = context.device;
     IG_TRY(ig_context_create(&config->views[rank], &context, &member->context, error));
     return rank > 0 ? start(member, error) : INGOT_OK;
+}
+
+/* All ranks do this together, while what only asks about sizes prepares rank 0 alone. */
+static enum ingot_status open_windows(struct ig_ranks *ranks, struct ingot_error *error) {
+    ranks->opening = true;
+    enum ingot_status status = run_all(ranks, error);
+    ranks->opening = false;
+    return status;
 }
 
 static size_t ranks_size(uint32_t count) {
@@ -192,6 +207,7 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
         status = ig_nccl_create(seats[r], NULL, &ranks->members[r].seat, error);
     for (uint32_t r = 0; status == INGOT_OK && r < config->count; r++)
         status = make_member(ranks, r, config, error);
+    if (status == INGOT_OK && config->gpus && config->views->plan.n_collectives > 0) status = open_windows(ranks, error);
     if (status == INGOT_OK)
         *out_ranks = ranks;
     else
