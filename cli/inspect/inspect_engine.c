@@ -65,6 +65,9 @@ static void print_memory(const struct inspected *engine) {
     printf("memory      for %s:\n", engine->shapes);
     printf("            weights %.2f MB, scratch %.2f MB\n", (double)m->weights_bytes / 1e6,
            (double)m->scratch_bytes / 1e6);
+    if (m->exchange_bytes)
+        printf("            exchanges of ranks %.2f MB%s\n", (double)m->exchange_bytes / 1e6,
+               session_is_gpu(&engine->session) ? " on each GPU" : ", which all share");
     printf("            peak activations %zu bytes, lower bound %zu bytes", m->arena_bytes, m->lower_bound_bytes);
     if (m->lower_bound_bytes > 0) printf(", ratio %.3f", (double)m->arena_bytes / (double)m->lower_bound_bytes);
     printf("\n");

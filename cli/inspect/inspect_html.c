@@ -91,6 +91,7 @@ static void put_facts(const struct inspected *engine, FILE *to) {
         put_formatted(to, "memory",
                       cli_format("for %s: peak activations %zu bytes, lower bound %zu bytes, scratch %zu bytes",
                                  engine->shapes, m->arena_bytes, m->lower_bound_bytes, m->scratch_bytes));
+        if (m->exchange_bytes) put_formatted(to, "exchanges of ranks", cli_format("%zu bytes", m->exchange_bytes));
         if (m->parallel_steps)
             put_formatted(to, "side by side",
                           cli_format("%zu steps, saves %.1f %% of the time (estimated), takes %zu bytes",

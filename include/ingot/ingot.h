@@ -717,6 +717,9 @@ struct ingot_memory_info {
     size_t parallel_steps; /* steps that run beside others; 0: all run in sequence */
     size_t parallel_bytes; /* arena bytes that this concurrency costs */
     double parallel_gain;  /* estimated fraction of the time that it saves */
+    /* Through which the ranks exchange, where the run does. On CPUs: what all ranks of the host share, or a rank's buffers for MPI;
+     * GPU: this rank's window. What NCCL and MPI take for themselves is not known. */
+    size_t exchange_bytes;
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);

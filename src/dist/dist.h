@@ -59,6 +59,8 @@ uint32_t ig_group_ranks(const struct ig_group *group);
 uint32_t ig_group_neighbours(const struct ig_group *group);
 /* What carries its tensors: "shared memory", "MPI (…)", "NCCL …", "windows, NCCL …", "NCCL …; no windows: …". */
 const char *ig_group_transport(const struct ig_group *group);
+/* The memory that tensors go through: what the ranks of a host share, or this rank's buffers or window, which it may open yet. */
+size_t ig_group_bytes(const struct ig_group *group);
 /* Later waits take no longer, but for those of kernels, whose limit is the one at which windows were opened. */
 void ig_group_set_time_limit(struct ig_group *group, double seconds);
 

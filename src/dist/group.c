@@ -159,6 +159,10 @@ enum ingot_status ig_group_name_call(struct ig_group *group, uint32_t number, co
     return windows ? ig_windows_name(windows, number, label, error) : INGOT_OK;
 }
 
+size_t ig_group_bytes(const struct ig_group *group) {
+    return group->api->bytes(group);
+}
+
 uint64_t ig_group_limit(const struct ig_group *group) {
     return group->limit;
 }

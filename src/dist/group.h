@@ -23,6 +23,7 @@ struct ig_group_api {
     /* See dist.h; NULL: never any. */
     enum ingot_status (*open_windows)(struct ig_group *group, struct ig_device *device, struct ingot_error *error);
     struct ig_windows *(*windows)(const struct ig_group *group);
+    size_t (*bytes)(const struct ig_group *group);
     /* Tells other ranks that this one has failed. */
     void (*fail)(struct ig_group *group, const char *reason);
 };

@@ -280,7 +280,11 @@ static void destroy(struct ig_group *base) {
     ig_release(base->allocator, group, sizeof *group);
 }
 
-static const struct ig_group_api api = {.destroy = destroy, .call = call, .fail = fail};
+static size_t bytes_of(const struct ig_group *base) {
+    return buffers_size(base->ranks);
+}
+
+static const struct ig_group_api api = {.destroy = destroy, .call = call, .bytes = bytes_of, .fail = fail};
 
 /* ---- Joining ----------------------------------------------------------------------------------------------------- */
 

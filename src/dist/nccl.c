@@ -368,13 +368,19 @@ static struct ig_windows *windows_of(const struct ig_group *base) {
     return ((const struct nccl_group *)base)->windows;
 }
 
+static size_t bytes_of(const struct ig_group *base) {
+    const struct nccl_group *group = (const struct nccl_group *)base;
+    return group->windows || !group->sought ? ig_windows_bytes(base->ranks) : 0;
+}
+
 static const struct ig_group_api api = {.destroy = destroy,
                                         .call = call,
                                         .fail = fail,
                                         .enqueue = enqueue,
                                         .look = look,
                                         .open_windows = open_windows,
-                                        .windows = windows_of};
+                                        .windows = windows_of,
+                                        .bytes = bytes_of};
 
 enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, struct ig_group **out_seat,
                                  struct ingot_error *error) {

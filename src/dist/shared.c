@@ -166,8 +166,16 @@ static enum ingot_status share_files(struct ig_group *base, int own, int *out_fi
     return status;
 }
 
-static const struct ig_group_api api = {
-    .destroy = destroy, .call = call, .look = ig_shared_look, .share_files = share_files, .fail = ig_shared_fail};
+static size_t bytes_of(const struct ig_group *base) {
+    return ig_shared_bytes(base->ranks);
+}
+
+static const struct ig_group_api api = {.destroy = destroy,
+                                        .call = call,
+                                        .look = ig_shared_look,
+                                        .share_files = share_files,
+                                        .bytes = bytes_of,
+                                        .fail = ig_shared_fail};
 
 enum ingot_status ig_shared_create(void *memory, uint32_t rank, uint32_t ranks, struct ig_links *links,
                                    const struct ig_group_options *options, struct ig_group **out_group,

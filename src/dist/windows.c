@@ -215,6 +215,11 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
     return status;
 }
 
+size_t ig_windows_bytes(uint32_t ranks) {
+    const size_t window = ig_window_bytes(ranks);
+    return window > MOST_BYTES ? 0 : window + sizeof(struct ig_window_seat);
+}
+
 void *ig_windows_seat(const struct ig_windows *w) {
     return w->seat;
 }

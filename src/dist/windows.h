@@ -20,6 +20,9 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
 /* Accepts NULL. No kernel of this rank or of another may use them. */
 void ig_windows_close(struct ig_windows *windows);
 
+/* What a rank's windows take of its GPU's memory; 0: so many ranks get none. */
+size_t ig_windows_bytes(uint32_t ranks);
+
 /* The address of the struct ig_window_seat, for kernels. */
 void *ig_windows_seat(const struct ig_windows *windows);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "dist/shared.h"
 #include "engine/engine.h"
 #include "ingot/ingot.h"
 #include "support/plan/runtime_case.h"
@@ -211,6 +212,7 @@ static void other_functions(void **state) {
     assert_int_equal(ingot_context_profile(context, rows, 4), 3);
     assert_string_equal(rows[1].kernel, "all_reduce");
     assert_int_equal(ingot_context_memory(context, &memory, &error), INGOT_OK);
+    assert_int_equal(memory.exchange_bytes, ig_shared_bytes(2));
     assert_int_equal(ingot_context_set_output(context, 0, mine, sizeof mine, &error), INGOT_OK);
     check_run(context, 7);
     assert_true(mine[0] == 7 && mine[6] == 13);

@@ -4,6 +4,7 @@
 #include "runtime/context/context.h"
 
 #include "base/memory.h"
+#include "dist/dist.h"
 
 const struct ig_plan_tensor *ig_context_input_tensor(const struct ig_context *context, size_t index) {
     return &context->plan->tensors[context->plan->subplans[0].inputs + index];
@@ -355,6 +356,14 @@ void ig_context_plans(const struct ig_context *context, struct ingot_plans_info 
     *out_info = context->cache.info;
 }
 
+/* What the ranks exchange through; 0: they exchange nothing. */
+static size_t exchange_bytes(const struct ig_context *context, const struct ig_frame *frame) {
+    const struct ig_plan_step *steps = &context->plan->steps[frame->sub->steps];
+    for (uint32_t i = 0; context->env.group && i < frame->sub->n_steps; i++)
+        if (steps[i].kind == IG_STEP_COLLECTIVE) return ig_group_bytes(context->env.group);
+    return 0;
+}
+
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
                                     struct ingot_error *error) {
     const struct ig_instance *before = context->current;
@@ -374,6 +383,7 @@ enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_mem
             device->host_memory ? 0 : ig_transfer_bytes(&context->transfer) + ig_results_pool_bytes(context->pool),
         .parallel_steps = frame->branches.steps,
         .parallel_bytes = frame->branches.bytes,
-        .parallel_gain = frame->branches.gain};
+        .parallel_gain = frame->branches.gain,
+        .exchange_bytes = exchange_bytes(context, frame)};
     return INGOT_OK;
 }
