@@ -207,7 +207,8 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
         status = ig_nccl_create(seats[r], NULL, &ranks->members[r].seat, error);
     for (uint32_t r = 0; status == INGOT_OK && r < config->count; r++)
         status = make_member(ranks, r, config, error);
-    if (status == INGOT_OK && config->gpus && config->views->plan.n_collectives > 0) status = open_windows(ranks, error);
+    if (status == INGOT_OK && config->gpus && config->views->plan.n_collectives > 0)
+        status = open_windows(ranks, error);
     if (status == INGOT_OK)
         *out_ranks = ranks;
     else
