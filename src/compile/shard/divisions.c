@@ -34,6 +34,7 @@ static void find_groups(const struct ig_sharding *s, struct groups *out) {
             ig_map_put_name(&known, n->origin, index);
             IG_PUSH(g->job, &out->list, ((struct group){.origin = n->origin, .all_whole = true}));
         }
+        IG_ASSERT(g->job, out->list.at && index < out->list.count);
         struct group *group = &out->list.at[index];
         group->all_whole &= !plan->divisions[id];
         if (group->has_product && !is_product(n)) continue;
