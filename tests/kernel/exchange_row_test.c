@@ -159,6 +159,7 @@ struct trial {
     void *sources[EXCHANGE_RANKS], *sum, *residual;
     struct ingot_tensor expected[3];
     void *results[EXCHANGE_RANKS][3]; /* by output of the network */
+    struct exchange_run runs[EXCHANGE_RANKS];
 };
 
 static size_t bytes_of(const struct trial *t) {
@@ -178,6 +179,56 @@ static void poison(const struct trial *t) {
     const int64_t n = t->w->n;
     if (t->rows > 1) ig_store_f64(t->w->dtype, t->sources[1], 2 * n - 1, NAN);
     if (t->rows > 2) ig_store_f64(t->w->dtype, t->sources[0], 2 * n, INFINITY);
+}
+
+/* A size of the kernel's. */
+static int64_t eval(const struct trial *t, ig_dim dim) {
+    struct ig_dims *dims = t->w->divided->dims;
+    const ig_dim symbols[] = {ig_exchange_number(dims), ig_dim_symbol(dims, "rows")};
+    const int64_t values[] = {3, t->rows};
+    int64_t value;
+    return ig_dim_eval(dims, dim, symbols, values, 2, &value) ? value : -1;
+}
+
+/* The number of the network's output that a region stores. */
+static uint32_t output_of(const struct network *w, ig_value v) {
+    uint32_t o = 0;
+    while (ig_part_base(w->divided, w->divided->outputs.at[o].value) != v)
+        o++;
+    return o;
+}
+
+/* Each rank's part of it. The compiler's objects are one thread's, ranks are several. */
+static void prepare_runs(struct trial *t) {
+    const struct network *w = t->w;
+    struct ig_graph *g = w->divided;
+    const ig_value source = g->nodes.at[w->joined->anchor].in[0];
+    struct exchange_run run = {.name = w->name, .kernel = w->kernel, .tiles = eval(t, w->kernel->tiles)};
+    uint32_t own = 0;
+    for (uint32_t i = 0; i < w->joined->inputs.count; i++) {
+        ig_value v = w->joined->inputs.at[i];
+        if (ig_is_literal(g, v)) continue;
+        const uint32_t k = run.n_tensors++;
+        if (v == source) own = k;
+        run.tensors[k] = t->residual;
+        run.sizes[k] = bytes_of(t);
+        if (!ig_info(g, v)->is_const) continue;
+        const struct ingot_tensor weight = ig_const_weight(g, v);
+        run.tensors[k] = weight.data;
+        run.sizes[k] = (size_t)w->n * ingot_dtype_size(weight.dtype);
+    }
+    run.n_inputs = run.n_tensors;
+    run.n_tensors += w->joined->outputs.count;
+    for (uint32_t i = 0; i < w->kernel->dims.count; i++)
+        run.dims[i] = eval(t, w->kernel->dims.at[i]);
+    for (uint32_t r = 0; r < w->ranks; r++) {
+        t->runs[r] = run;
+        t->runs[r].tensors[own] = t->sources[r];
+        for (uint32_t i = 0; i < w->joined->outputs.count; i++) {
+            t->runs[r].tensors[run.n_inputs + i] = t->results[r][output_of(w, w->joined->outputs.at[i])];
+            t->runs[r].sizes[run.n_inputs + i] = bytes_of(t);
+        }
+    }
 }
 
 static void prepare(struct trial *t) {
@@ -210,57 +261,13 @@ static void prepare(struct trial *t) {
             assert_non_null(t->results[r][o]);
             memset(t->results[r][o], 0xee, bytes_of(t));
         }
-}
-
-/* A size of the kernel's. */
-static int64_t eval(const struct trial *t, ig_dim dim) {
-    struct ig_dims *dims = t->w->divided->dims;
-    const ig_dim symbols[] = {ig_exchange_number(dims), ig_dim_symbol(dims, "rows")};
-    const int64_t values[] = {3, t->rows};
-    int64_t value;
-    return ig_dim_eval(dims, dim, symbols, values, 2, &value) ? value : -1;
-}
-
-/* The number of the network's output that a region stores. */
-static uint32_t output_of(const struct network *w, ig_value v) {
-    uint32_t o = 0;
-    while (ig_part_base(w->divided, w->divided->outputs.at[o].value) != v)
-        o++;
-    return o;
-}
-
-/* This rank's part of it. */
-static const char *launch(struct exchange_rank *rank, const struct trial *t) {
-    const struct network *w = t->w;
-    struct ig_graph *g = w->divided;
-    struct exchange_run run = {.name = w->name, .kernel = w->kernel, .tiles = eval(t, w->kernel->tiles)};
-    struct ingot_tensor weights[EXCHANGE_TENSORS];
-    const ig_value source = g->nodes.at[w->joined->anchor].in[0];
-    for (uint32_t i = 0; i < w->joined->inputs.count; i++) {
-        ig_value v = w->joined->inputs.at[i];
-        if (ig_is_literal(g, v)) continue;
-        const uint32_t k = run.n_tensors++;
-        run.tensors[k] = v == source ? t->sources[rank->rank] : t->residual;
-        run.sizes[k] = bytes_of(t);
-        if (!ig_info(g, v)->is_const) continue;
-        weights[k] = ig_const_weight(g, v);
-        run.tensors[k] = weights[k].data;
-        run.sizes[k] = (size_t)w->n * ingot_dtype_size(weights[k].dtype);
-    }
-    run.n_inputs = run.n_tensors;
-    for (uint32_t i = 0; i < w->joined->outputs.count; i++) {
-        run.tensors[run.n_tensors] = t->results[rank->rank][output_of(w, w->joined->outputs.at[i])];
-        run.sizes[run.n_tensors++] = bytes_of(t);
-    }
-    for (uint32_t i = 0; i < w->kernel->dims.count; i++)
-        run.dims[i] = eval(t, w->kernel->dims.at[i]);
-    return exchange_run(rank, &run);
+    prepare_runs(t);
 }
 
 static const char *run_rank(struct exchange_rank *rank, void *user) {
     const struct trial *t = user;
     const char *wrong = reduce_plainly(rank, (size_t)(t->rows % 7 * 600 + 1));
-    if (!wrong) wrong = launch(rank, t);
+    if (!wrong) wrong = exchange_run(rank, &t->runs[rank->rank]);
     if (!wrong) wrong = reduce_plainly(rank, 1);
     if (!wrong && ig_group_look(rank->seat, &rank->error)) wrong = rank->error.message;
     return wrong;
@@ -422,7 +429,7 @@ static const char *do_different_things(struct exchange_rank *r, void *user) {
     static const char text[] = "ranks do different things: ";
     const char *wrong =
         r->rank == 0
-            ? launch(r, user)
+            ? exchange_run(r, &((const struct trial *)user)->runs[r->rank])
             : exchange_launch(
                   r, &(struct exchange_call){.kernel = &plain[2], .number = 3, .sizes = {.outer = 1, .inner = 33}},
                   (int32_t[33]){0}, (int32_t[33]){0});
@@ -433,7 +440,7 @@ static const char *wait_in_vain(struct exchange_rank *r, void *user) {
     const uint64_t patience = 200000000;
     if (r->rank == 1) return NULL;
     const char *wrong = write_seat(r, offsetof(struct ig_window_seat, patience), &patience, sizeof patience);
-    if (!wrong) wrong = launch(r, user);
+    if (!wrong) wrong = exchange_run(r, &((const struct trial *)user)->runs[r->rank]);
     return wrong ? wrong : expect(r, INGOT_TIMEOUT, "collective 3, '': rank 0 waited ");
 }
 
