@@ -519,13 +519,6 @@ static void choose_orders(struct checked *all, int i) {
     }
 }
 
-/* Which accesses race does not depend on the order, so they are looked for in one: the one with late copies, in which more
- * accesses are checked, if the case takes it. */
-static struct emulator_options emulated_options(const struct checked *c, int order) {
-    return (struct emulator_options){
-        .backwards = order == 1, .late = order == 1, .races = order == 1 || c->orders == 1};
-}
-
 /* Not simply every ninth case: lists often have a period of three. */
 static bool takes(const struct run *run, int i) {
     return run->ninth < 0 || (i + i / 9) % 9 == run->ninth;
@@ -564,8 +557,8 @@ static void run_cases(struct ig_job *job, void *argument) {
         if (api->module_create(run->devices[d], run->code.bytes, run->code.size, &module, &error) != INGOT_OK) {
             ig_raise_error(job, &error);
         }
+        if (run->how) *run->how = (struct emulator_options){.backwards = d == 1, .late = d == 1, .races = true};
         for (int i = 0; i < count; i++) {
-            if (run->how) *run->how = emulated_options(&all[i], d);
             if (!run->how || all[i].orders >> d & 1) run_case(job, run, &all[i], run->devices[d], module);
         }
         api->module_destroy(run->devices[d], module);

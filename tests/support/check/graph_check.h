@@ -7,8 +7,7 @@
  *
  * The schedules for GPUs are checked too: their text runs on the GPU emulator, with threads in ascending and in
  * descending order (without a C++ compiler for that, their loops are printed as C), and on GPU 0, if there is one. On the
- * emulator, which takes the most time, races are looked for in one of the orders, and a case whose kernels have run in both
- * with other inputs takes one of them.
+ * emulator, which takes the most time, a case whose kernels have run in both orders with other inputs takes one of them.
  * GRAPH_CHECK=gpu in the environment restricts the checks to that GPU, GRAPH_CHECK=LEVEL (x86-64-v4+vnni, amx) to
  * that level of processors, and INGOT_NVRTC names the NVRTC library.
  */
