@@ -2,7 +2,7 @@
  * The kernels of every shared model compile for GPUs of every generation, in fp32 and in fp16: NVRTC needs no GPU.
  * Regions of symbolic sizes have a kernel more for other sizes, in fp16 for sm_90a only, where schedules differ most.
  * These are thousands of kernels, so a text that several models share is compiled once, of those with the same schedule
- * one in sixteen is, and support/check/nvrtc_check.h saves time. If the models are not beside the project's folder, the
+ * one in eight is, and support/check/nvrtc_check.h saves time. If the models are not beside the project's folder, the
  * example network replaces them. Skipped without NVRTC (INGOT_NVRTC names it if the loader does not find it).
  *
  *     gpu_kernels_test [--all] [MODEL.onnx...]
@@ -149,12 +149,12 @@ static const char *bare(struct ig_job *job, const char *text, const char *symbol
     return result.at;
 }
 
-/* Of the kernels of one schedule the first two, and every sixteenth. */
+/* Of the kernels of one schedule the first two, and every eighth. */
 static bool is_chosen(struct collection *c, const char *schedule) {
     uint32_t number = 0;
     ig_map_get_name(&c->by_schedule, schedule, &number);
     ig_map_put_name(&c->by_schedule, schedule, number + 1);
-    return compile_all || number < 2 || number % 16 == 0;
+    return compile_all || number < 2 || number % 8 == 0;
 }
 
 static void add_kernel(struct collection *c, const char *model, const struct ig_compiled_kernel *kernel) {
