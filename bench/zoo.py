@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The zoo: exports, verifies and measures the architectures of zoo_list.py. See bench/README.md.
+"""The zoo: exports, verifies and measures the architectures of zoo/zoo_list.py. See bench/README.md.
 
 Each command takes the cases that have no result yet, one after the other, and keeps what it found, a failure's message too, as
 a file in WORK/results/COMMAND; so it can be run in slices and again.
@@ -23,10 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import compare
 import compare_gpu
+from compare import ROOT, Child, geometric_mean
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / "zoo"))
 import zoo_list
 import zoo_onnx
 import zoo_torch
-from compare import ROOT, Child, geometric_mean
 
 EXPORTERS = ("dynamo", "torchscript")
 BATCH = 2  # what symbolic batches are verified with

@@ -1,4 +1,4 @@
-"""The zoo: architectures of torchvision, timm and transformers, and some of bench/zoo_own.py, as different as possible.
+"""The zoo: architectures of torchvision, timm and transformers, and some of bench/zoo/zoo_own.py, as different as possible.
 
 `networks()` is the one list of them, for exporting, measuring and testing:
 
