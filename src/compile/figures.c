@@ -5,6 +5,7 @@
 
 #include "base/window.h"
 #include "kernel/cost.h"
+#include "kernel/expect.h"
 
 struct counting {
     const struct ig_plan *plan;
@@ -12,6 +13,7 @@ struct counting {
     struct ig_sizes at;
     double weights; /* bytes */
     struct ig_figures *figures;
+    const struct ig_kernel **unprinted; /* by kernel of the set; NULL: not asked for yet */
 };
 
 /* "batch=8, seq=128" */
@@ -27,11 +29,24 @@ static const char *sizes_text(const struct counting *c, struct ig_job *job) {
     return text.at;
 }
 
+/* A kernel of the set as it was before it was printed, which rewrites its loops. */
+static const struct ig_kernel *unprinted(struct counting *c, uint32_t index) {
+    const struct ig_compiled_kernel *k = &c->set->kernels.at[index];
+    if (!c->unprinted[index])
+        c->unprinted[index] = ig_kernel_candidate(k->graph, k->region, c->set->target, k->at, k->choice);
+    return c->unprinted[index];
+}
+
 /* Of the kernel that runs at these sizes. Equal regions have equal ones. */
-static double estimate(const struct counting *c, const struct ig_plan_step *step) {
+static double estimate(struct counting *c, const struct ig_plan_step *step, const struct ig_demand *demand,
+                       bool first) {
     const struct ig_kernel_group *group = ig_kernel_set_group(c->set, step->kernel);
     int64_t number = group->variants ? ig_sizes_guess(&c->at, group->variants->decision.kernel) : 0;
-    return ig_kernel_cost(c->set->kernels.at[group->kernels.at[number]].kernel, &c->at);
+    const struct ig_kernel *kernel = unprinted(c, group->kernels.at[number]);
+    struct ig_expect expect;
+    if (!kernel) return 0;
+    ig_expect_of(kernel, demand, c->weights, first, &c->figures->machine, &c->at, &expect);
+    return ig_expect_time(&expect, &c->figures->machine);
 }
 
 static void add_demand(struct ig_demand *sum, const struct ig_demand *d) {
@@ -66,7 +81,7 @@ static void count_region(struct counting *c, struct ig_graph *g, uint32_t number
     s->demand = ig_region_demand_at(&demand, &c->at);
     s->floor = ig_floor_of(&f->machine, &s->demand, c->weights);
     s->estimate = joined_estimate(c, g, number, index);
-    if (s->estimate == 0) s->estimate = estimate(c, &c->plan->steps[index]);
+    if (s->estimate == 0) s->estimate = estimate(c, &c->plan->steps[index], &s->demand, f->regions == 0);
     add_demand(&f->demand, &s->demand);
     f->regions++;
     f->estimated += s->estimate > 0;
@@ -95,6 +110,7 @@ void ig_figures_make(struct ig_graph *g, uint32_t subplan, const struct ig_built
         c.at = *at;
     else
         ig_sizes_usual(g->dims, g->job, &c.at);
+    c.unprinted = IG_NEW_ARRAY(g->job, const struct ig_kernel *, set->kernels.count + 1);
     *out_figures = (struct ig_figures){.machine = ig_target_machine(set->target, 1),
                                        .sizes = sizes_text(&c, g->job),
                                        .steps = IG_NEW_ARRAY(g->job, struct ig_step_figures, built->plan.n_steps + 1)};

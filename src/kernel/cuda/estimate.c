@@ -268,37 +268,45 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-static double time_of(const struct estimate *e) {
-    double moved = 0, once = 0, threads = e->kernel->threads;
+static struct ig_cuda_walk result(const struct estimate *e) {
+    const double threads = e->kernel->threads;
+    struct ig_cuda_walk w = {
+        .tiles = e->tiles, .threads = threads, .issues = e->issues, .lines = e->lines, .turns = e->turns};
     for (uint32_t b = 0; b < e->k->buffers.count; b++) {
-        moved += e->moved[b];
-        once += capped(e, (int)b, e->moved[b]);
+        w.moved += e->moved[b];
+        w.once += capped(e, (int)b, e->moved[b]);
     }
-    double far = once > CACHE_BYTES ? once - CACHE_BYTES / 2 : 0, near = once - far;
-    double each = ceil(e->tiles / IG_CUDA_PROCESSORS);
-    double resident = larger(1, fmin(floor(2048 / threads), floor(227e3 / (e->kernel->shared_bytes + 1024.0))));
-    double waves = ceil(each / resident), wait = waves * e->turns * LATENCY;
-    double busy = each * larger(e->issues / ISSUES, e->lines / LINES);
-    double transfers = larger(moved / CACHE, far / MEMORY + near / CACHE);
-    double most = larger(larger(busy, transfers), wait), all = busy + transfers + wait;
-    return START + most + 0.2 * (all - most);
+    w.resident = larger(1, fmin(floor(2048 / threads), floor(227e3 / (e->kernel->shared_bytes + 1024.0))));
+    return w;
 }
 
-double ig_cuda_estimate(const struct ig_kernel *kernel, const struct ig_sizes *at) {
+struct ig_cuda_walk ig_cuda_walk(const struct ig_kernel *kernel, const struct ig_sizes *at) {
     const struct ig_loops *k = kernel->loops;
     struct estimate e = {.kernel = kernel, .k = k, .share = 1};
     const struct ig_stmt *top = k->top;
-    if (!top || kernel->threads < 1) return 0;
+    if (!top || kernel->threads < 1) return (struct ig_cuda_walk){0};
     ig_evaluation_init(&e.values, k, at);
     e.level_of = IG_NEW_ARRAY(k->job, int8_t, k->x.count + 1);
     e.counted = IG_NEW_ARRAY(k->job, bool, k->x.count + 1);
     e.level_of_var = IG_NEW_ARRAY(k->job, int, k->vars.count + 1);
     e.moved = IG_NEW_ARRAY(k->job, double, k->buffers.count + 1);
     e.tiles = (double)ig_sizes_guess(at, kernel->tiles);
-    if (e.tiles < 1) return START / 1000;
+    if (e.tiles < 1) return (struct ig_cuda_walk){.threads = kernel->threads};
     double warps = ceil_div(kernel->threads, WARP);
     e.level[0] = (struct level){.kind = IG_FOR_TILE, .var = top->var, .trips = 1, .warps = warps, .turns = 1};
     e.values.var[top->var] = (int64_t)(e.tiles / 2);
     walk_body(&e, top);
-    return time_of(&e) / 1000;
+    return result(&e);
+}
+
+double ig_cuda_estimate(const struct ig_kernel *kernel, const struct ig_sizes *at) {
+    const struct ig_cuda_walk w = ig_cuda_walk(kernel, at);
+    if (w.threads == 0) return 0;
+    if (w.tiles < 1) return START / 1000;
+    double far = w.once > CACHE_BYTES ? w.once - CACHE_BYTES / 2 : 0, near = w.once - far;
+    double each = ceil(w.tiles / IG_CUDA_PROCESSORS), wait = ceil(each / w.resident) * w.turns * LATENCY;
+    double busy = each * larger(w.issues / ISSUES, w.lines / LINES);
+    double transfers = larger(w.moved / CACHE, far / MEMORY + near / CACHE);
+    double most = larger(larger(busy, transfers), wait), all = busy + transfers + wait;
+    return (START + most + 0.2 * (all - most)) / 1000;
 }

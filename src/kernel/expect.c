@@ -1,0 +1,209 @@
+/*
+ * Expected times; see expect.h.
+ *
+ * The constants are fitted to 6,177 kernels of 169 runs of the zoo in f16, at batch 1 and at large ones, on an H100
+ * (bench/results/2026-11-26-estimates.md).
+ */
+#include "kernel/expect.h"
+
+#include <math.h>
+
+#include "kernel/cuda/contract.h"
+#include "kernel/cuda/estimate.h"
+
+enum { WARP = 32 };
+
+static const char *const kind_names[IG_EXPECT_KINDS] = {
+    [IG_EXPECT_NONE] = "none",
+    [IG_EXPECT_MAP] = "map",
+    [IG_EXPECT_ROWS] = "rows",
+    [IG_EXPECT_COLUMNS] = "columns",
+    [IG_EXPECT_SIDE_BY_SIDE] = "rows side by side",
+    [IG_EXPECT_WINDOW] = "window",
+    [IG_EXPECT_REST] = "rest",
+    [IG_EXPECT_RECURRENT] = "recurrent",
+    [IG_EXPECT_KEPT] = "products, B kept",
+    [IG_EXPECT_TURNS] = "products in turns",
+    [IG_EXPECT_PRODUCER] = "products, fetched",
+    [IG_EXPECT_GROUPS] = "products of warp groups",
+    [IG_EXPECT_CORES] = "products of warps",
+    [IG_EXPECT_FMA] = "products of threads",
+    [IG_EXPECT_DIRECT] = "products, direct",
+    [IG_EXPECT_STREAM] = "products, streamed",
+    [IG_EXPECT_PATCH] = "patch",
+    [IG_EXPECT_DEPTHWISE] = "depthwise",
+    [IG_EXPECT_ATTEND] = "attend",
+    [IG_EXPECT_EXCHANGE] = "exchange",
+    [IG_EXPECT_LIBRARY] = "library",
+};
+
+const char *ig_expect_kind_name(enum ig_expect_kind kind) {
+    return kind_names[kind];
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+/* ---- What the time depends on ------------------------------------------------------------------------------------- */
+
+static enum ig_expect_kind gemm_kind(const struct ig_cuda_gemm *g) {
+    if (g->stream) return IG_EXPECT_STREAM;
+    if (g->direct) return IG_EXPECT_DIRECT;
+    if (g->producer) return g->kept ? IG_EXPECT_KEPT : g->turns ? IG_EXPECT_TURNS : IG_EXPECT_PRODUCER;
+    if (g->math == IG_CUDA_FMA) return IG_EXPECT_FMA;
+    return g->warpgroups ? IG_EXPECT_GROUPS : IG_EXPECT_CORES;
+}
+
+static enum ig_expect_kind kind_of(const struct ig_kernel *k) {
+    static const enum ig_expect_kind ways[] = {[IG_ROWS_ALONE] = IG_EXPECT_ROWS,
+                                               [IG_ROWS_COLUMNS] = IG_EXPECT_COLUMNS,
+                                               [IG_ROWS_SIDE_BY_SIDE] = IG_EXPECT_SIDE_BY_SIDE};
+    if (k->library) return IG_EXPECT_LIBRARY;
+    if (k->threads == 0) return IG_EXPECT_NONE;
+    if (k->exchange) return IG_EXPECT_EXCHANGE;
+    if (k->gemm) return gemm_kind(k->gemm);
+    if (k->blocks) return IG_EXPECT_STREAM;
+    if (k->attend) return IG_EXPECT_ATTEND;
+    if (k->patch) return IG_EXPECT_PATCH;
+    if (k->depthwise) return IG_EXPECT_DEPTHWISE;
+    if (k->recurrent) return IG_EXPECT_RECURRENT;
+    switch (k->family) {
+    case IG_FAMILY_ROW: return ways[k->way];
+    case IG_FAMILY_WINDOW: return IG_EXPECT_WINDOW;
+    case IG_FAMILY_SCAN:
+    case IG_FAMILY_REST: return IG_EXPECT_REST;
+    default: return IG_EXPECT_MAP;
+    }
+}
+
+/* Copies of rows of A in pieces of less than 16 bytes: one for each piece, by all blocks side by side. */
+static void count_pieces(const struct ig_kernel *k, const struct ig_sizes *at, struct ig_expect *e) {
+    const struct ig_cuda_gemm *g = k->gemm;
+    double size[IG_MODEL_SIZES] = {0};
+    for (int i = 0; i < IG_MODEL_SIZES && k->model.cost; i++)
+        size[i] = (double)ig_sizes_guess(at, k->model.sizes[i]);
+    double element = ig_cuda_gemm_element(g), elements = size[0] * size[1] * ceil(size[2] / g->bn) * size[3];
+    e->pieces = elements * element * (1.0 / g->a_copy - 1.0 / 16);
+    e->windows = g->a == IG_CUDA_WINDOWS;
+    e->filled = g->a == IG_CUDA_FILLED || g->b == IG_CUDA_FILLED;
+}
+
+/* Instructions of a thread, and its loads, of which those of weights mostly hit the first cache. */
+static void count_depthwise(const struct ig_cuda_depthwise *d, struct ig_expect *e) {
+    double rows = (double)d->taps[0] * d->taps[1], width = d->width, lanes = d->lanes;
+    double loads = rows * ((width - 1) * d->stride + d->taps[2]), weights = rows * d->taps[2];
+    e->issues = weights * lanes * width + (loads + weights) * (lanes / 2 + 2) + 60;
+    e->lines = (loads + 0.68 * weights) * larger(1, lanes / 2);
+}
+
+void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, double weights, bool first,
+                  const struct ig_machine *machine, const struct ig_sizes *at, struct ig_expect *e) {
+    *e = (struct ig_expect){.kind = kind_of(k), .first = first, .model = ig_kernel_cost(k, at)};
+    if (e->kind == IG_EXPECT_NONE) return;
+    if (weights > machine->cache_bytes) e->far = demand->constants * (1 - machine->cache_bytes / weights);
+    e->near = demand->constants + demand->reads + demand->writes - e->far;
+    e->operations = demand->operations[IG_UNIT_SIMPLE];
+    e->steps = demand->turns + 1;
+    if (e->kind == IG_EXPECT_LIBRARY) {
+        for (int u = 0; u < IG_UNIT_SIMPLE; u++) /* as operations of f16 */
+            e->loops += demand->operations[u] / machine->rate[u];
+        return;
+    }
+    const struct ig_cuda_walk w = ig_cuda_walk(k, at);
+    e->loops = ig_cuda_estimate(k, at);
+    e->tiles = w.tiles;
+    e->threads = w.threads;
+    e->resident = w.resident;
+    e->issues = w.issues;
+    e->lines = w.lines;
+    e->turns = w.turns;
+    e->moved = w.moved;
+    e->once = w.once;
+    if (k->gemm) count_pieces(k, at, e);
+    if (k->depthwise) count_depthwise(k->depthwise, e);
+}
+
+/* ---- Kernels of loops --------------------------------------------------------------------------------------------- */
+
+/* The start of a kernel in a run, in microseconds; in nanoseconds: an instruction of a multiprocessor's warps, a line of its
+ * first cache, a load that is waited for, an instruction that waits for the one before. And the part of the second cache's rate
+ * that they reach. */
+struct loop_terms {
+    double start, issue, line, load, serial, cache;
+};
+static const struct loop_terms loop_terms[IG_EXPECT_KINDS] = {
+    [IG_EXPECT_MAP] = {0.92, 0.060, 0, 44, 0, 0.53},
+    [IG_EXPECT_ROWS] = {1.01, 0, 0.31, 128, 0.096, 0.65},
+    [IG_EXPECT_COLUMNS] = {1.08, 0.032, 2.56, 52, 3.6, 1.2},
+    [IG_EXPECT_SIDE_BY_SIDE] = {0.26, 0.117, 1.4, 496, 0.24, 1.3},
+    [IG_EXPECT_WINDOW] = {1.18, 0.011, 1.06, 30, 0.88, 2.6},
+};
+/* What the first kernel of a run takes more. */
+#define FIRST 2.4
+#define FIRST_RATE 7.7e6
+/* The part of the second cache in which values are still found that kernels before have written. */
+#define FOUND 0.4
+
+static double loop_time(const struct ig_expect *e, const struct ig_machine *m) {
+    const struct loop_terms *c = &loop_terms[e->kind];
+    double once = e->kind == IG_EXPECT_MAP ? e->once : larger(e->once, e->far + e->near);
+    double moved = larger(e->moved, once), far = larger(0, once - FOUND * m->cache_bytes);
+    double transfers = (moved - far) / (c->cache * m->cache) + far / m->memory;
+    double tiles = larger(e->tiles, 1), each = larger(1, tiles / IG_CUDA_PROCESSORS);
+    double waves = ceil(ceil(tiles / IG_CUDA_PROCESSORS) / larger(1, e->resident));
+    double lines = e->kind == IG_EXPECT_MAP ? e->lines : larger(e->lines, moved / tiles / 256);
+    double busy = each * (e->issues * c->issue + lines * c->line);
+    double alone = waves * (e->issues / larger(1, e->threads / WARP) * c->serial + e->turns * c->load);
+    return c->start + transfers + larger(busy, alone) / 1e3;
+}
+
+static double depthwise_time(const struct ig_expect *e, const struct ig_machine *m) {
+    double warps = larger(1, e->tiles / IG_CUDA_PROCESSORS) * e->threads / WARP;
+    double alone = 4.6e-3 * e->issues, busy = warps * e->lines / 360, bytes = e->near / (0.27 * m->cache);
+    return 0.91 + larger(alone, larger(busy, bytes)) + 0.17 * larger(0, e->loops - 2.2);
+}
+
+/* ---- Products ----------------------------------------------------------------------------------------------------- */
+
+/* What models say of a kernel that does nothing. */
+#define ALONE 2.0
+
+/* Of a model's time beyond that. */
+struct model_terms {
+    double start, part;
+};
+static const struct model_terms model_terms[IG_EXPECT_KINDS] = {
+    [IG_EXPECT_KEPT] = {1.46, 0.94},   [IG_EXPECT_TURNS] = {0.75, 1.07}, [IG_EXPECT_PRODUCER] = {0.22, 0.99},
+    [IG_EXPECT_GROUPS] = {0.80, 1.12}, [IG_EXPECT_CORES] = {1.05, 0.91}, [IG_EXPECT_FMA] = {0, 1.06},
+    [IG_EXPECT_DIRECT] = {2.04, 1.37}, [IG_EXPECT_STREAM] = {2.05, 0.4}, [IG_EXPECT_PATCH] = {0.5, 0.85},
+    [IG_EXPECT_ATTEND] = {2.18, 0.65},
+};
+
+static double model_time(const struct ig_expect *e, const struct ig_machine *m) {
+    const struct model_terms *c = &model_terms[e->kind];
+    double time = c->start + c->part * larger(0, e->model - ALONE) + e->far / m->memory + e->near / m->cache;
+    time += e->pieces / 0.5e6 + (e->windows ? 0.4 : 0);
+    return e->filled ? larger(time, 0.8 * e->loops) : time;
+}
+
+double ig_expect_time(const struct ig_expect *e, const struct ig_machine *m) {
+    double time = 0;
+    switch (e->kind) {
+    case IG_EXPECT_NONE: return 0;
+    case IG_EXPECT_MAP:
+    case IG_EXPECT_ROWS:
+    case IG_EXPECT_COLUMNS:
+    case IG_EXPECT_SIDE_BY_SIDE:
+    case IG_EXPECT_WINDOW: time = loop_time(e, m); break;
+    case IG_EXPECT_REST: time = larger(e->loops - 1, e->operations > 1e5 ? 10 + e->operations / 1e5 : 0); break;
+    case IG_EXPECT_RECURRENT:
+        time = 2 + e->steps * (2.2 + 1.15 * larger(1, e->tiles / IG_CUDA_PROCESSORS));
+        break;
+    case IG_EXPECT_DEPTHWISE: time = depthwise_time(e, m); break;
+    case IG_EXPECT_EXCHANGE: time = e->model; break;
+    case IG_EXPECT_LIBRARY: time = 3 + e->loops / 0.7 + e->far / m->memory + e->near / m->cache; break;
+    default: time = model_time(e, m); break;
+    }
+    return time + (e->first ? FIRST + (e->far + e->near) / FIRST_RATE : 0);
+}
