@@ -13,7 +13,9 @@ struct counting {
     struct ig_sizes at;
     double weights; /* bytes */
     struct ig_figures *figures;
-    const struct ig_kernel **unprinted; /* by kernel of the set; NULL: not asked for yet */
+    /* By kernel of the set. */
+    struct ig_expect *expects;
+    bool *expected;
 };
 
 /* "batch=8, seq=128" */
@@ -29,24 +31,23 @@ static const char *sizes_text(const struct counting *c, struct ig_job *job) {
     return text.at;
 }
 
-/* A kernel of the set as it was before it was printed, which rewrites its loops. */
-static const struct ig_kernel *unprinted(struct counting *c, uint32_t index) {
-    const struct ig_compiled_kernel *k = &c->set->kernels.at[index];
-    if (!c->unprinted[index])
-        c->unprinted[index] = ig_kernel_candidate(k->graph, k->region, c->set->target, k->at, k->choice);
-    return c->unprinted[index];
-}
-
-/* Of the kernel that runs at these sizes. Equal regions have equal ones. */
+/* Of the kernel that runs at these sizes, as it was before it was printed, which rewrites its loops. Equal regions have equal
+ * ones. */
 static double estimate(struct counting *c, const struct ig_plan_step *step, const struct ig_demand *demand,
                        bool first) {
     const struct ig_kernel_group *group = ig_kernel_set_group(c->set, step->kernel);
     int64_t number = group->variants ? ig_sizes_guess(&c->at, group->variants->decision.kernel) : 0;
-    const struct ig_kernel *kernel = unprinted(c, group->kernels.at[number]);
-    struct ig_expect expect;
-    if (!kernel) return 0;
-    ig_expect_of(kernel, demand, c->weights, first, &c->figures->machine, &c->at, &expect);
-    return ig_expect_time(&expect, &c->figures->machine);
+    uint32_t index = group->kernels.at[number];
+    const struct ig_compiled_kernel *k = &c->set->kernels.at[index];
+    struct ig_expect *expect = &c->expects[index];
+    const struct ig_machine *machine = &c->figures->machine;
+    if (!c->expected[index]) {
+        const struct ig_kernel *kernel = ig_kernel_candidate(k->graph, k->region, c->set->target, k->at, k->choice);
+        if (kernel) ig_expect_of(kernel, demand, c->weights, machine, &c->at, expect);
+        c->expected[index] = true;
+    }
+    expect->first = first;
+    return ig_expect_time(expect, machine);
 }
 
 static void add_demand(struct ig_demand *sum, const struct ig_demand *d) {
@@ -110,7 +111,8 @@ void ig_figures_make(struct ig_graph *g, uint32_t subplan, const struct ig_built
         c.at = *at;
     else
         ig_sizes_usual(g->dims, g->job, &c.at);
-    c.unprinted = IG_NEW_ARRAY(g->job, const struct ig_kernel *, set->kernels.count + 1);
+    c.expects = IG_NEW_ARRAY(g->job, struct ig_expect, set->kernels.count + 1);
+    c.expected = IG_NEW_ARRAY(g->job, bool, set->kernels.count + 1);
     *out_figures = (struct ig_figures){.machine = ig_target_machine(set->target, 1),
                                        .sizes = sizes_text(&c, g->job),
                                        .steps = IG_NEW_ARRAY(g->job, struct ig_step_figures, built->plan.n_steps + 1)};

@@ -44,20 +44,20 @@ const char *ig_expect_kind_name(enum ig_expect_kind kind);
 /* What the time depends on. Per tile: see struct ig_cuda_walk. Bytes of the whole kernel. */
 struct ig_expect {
     enum ig_expect_kind kind;
-    bool first;                                 /* of a run: its operands are not in the cache, and nothing hides its start */
-    double model;                               /* microseconds that its cost model says; 0: it has none */
-    double loops;                               /* microseconds that its loops take, the start included */
-    double tiles, threads, resident;            /* blocks on a multiprocessor at once */
-    double issues, lines, turns, moved, once;   /* of its loops; of a depthwise convolution's template */
-    double far, near;                           /* bytes that it demands: weights that come from memory; the others */
-    double operations;                          /* that it demands: products, or else arithmetic */
-    double steps;                               /* that wait for each other, of a recurrence */
-    double pieces;                              /* copies of A, beyond those of 16 bytes */
-    bool windows, filled;                       /* products: of windows; with operands that loops fill in */
+    bool first;                      /* of a run: its operands are not in the cache, and nothing hides its start */
+    double model;                    /* microseconds that its cost model says; 0: it has none */
+    double loops;                    /* microseconds that its loops take, the start included */
+    double tiles, threads, resident; /* blocks on a multiprocessor at once */
+    double issues, lines, turns, moved, once; /* of its loops; of a depthwise convolution's template */
+    double far, near;                         /* bytes that it demands: weights that come from memory; the others */
+    double operations;                        /* that it demands: products, or else arithmetic */
+    double steps, state;                      /* of a recurrence: steps that wait for each other; elements of a state */
+    double pieces;                            /* copies of A, beyond those of 16 bytes */
+    bool windows, filled;                     /* products: of windows; with operands that loops fill in */
 };
 
 /* `demand` is the region's, `weights` all bytes of the network's, of which `machine` keeps some in its cache. The kernel must not have been printed yet. */
-void ig_expect_of(const struct ig_kernel *kernel, const struct ig_demand *demand, double weights, bool first,
+void ig_expect_of(const struct ig_kernel *kernel, const struct ig_demand *demand, double weights,
                   const struct ig_machine *machine, const struct ig_sizes *at, struct ig_expect *out_expect);
 
 /* Microseconds that the kernel adds to a run on the machine; 0: not known. */
