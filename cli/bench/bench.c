@@ -296,6 +296,8 @@ static void measurement_free(struct measurement *m) {
     free(m->gpu.row.at);
     free(m->gpu.idle.at);
     free(m->profile);
+    free(m->estimates);
+    free(m->estimated_for);
     free(m->cliffs);
     buckets_deinit(&m->contexts.buckets);
     sizes_deinit(&m->contexts.sizes);

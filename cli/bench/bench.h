@@ -61,10 +61,12 @@ struct measurement {
     double total_ms;
     size_t peak_bytes;
     struct ingot_memory_info memory;
-    struct gpu_measurement gpu;           /* empty on the CPU */
-    struct contexts_measurement contexts; /* empty for one context that runs singly with one shape */
-    struct ingot_profile_row *profile, *cliffs;
+    struct gpu_measurement gpu;                 /* empty on the CPU */
+    struct contexts_measurement contexts;       /* empty for one context that runs singly with one shape */
+    struct ingot_profile_row *profile, *cliffs; /* total_ms is that of as many calls as the shortest */
     size_t n_profile, n_cliffs;
+    double *estimates;    /* ms, by row of the profile, of all calls; 0: there is none */
+    char *estimated_for;  /* the machine, and the sizes, that they are of; NULL: there are none. To be freed */
     size_t profiled_runs; /* GPU: that the profile is of */
     double apart_us;      /* GPU: what timing a kernel apart from the others adds to its time, already taken off */
 };

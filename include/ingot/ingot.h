@@ -689,6 +689,8 @@ struct ingot_profile_row {
     const char *bound; /* what takes that long, such as "memory" or "f16 products"; NULL: not known */
     double bytes;      /* of one call, as it is for the floor: read and written once */
     double operations; /* of one call, of all kinds; a multiply-add is one */
+    /* Of the shortest call, which nothing else on the machine has lengthened; 0: there was none. */
+    double shortest_ms;
 };
 INGOT_API size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows,
                                        size_t capacity);

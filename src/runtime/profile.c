@@ -68,7 +68,8 @@ size_t ig_context_profile(const struct ig_context *context, struct ingot_profile
         *row = (struct ingot_profile_row){.kernel = step_name(plan, step),
                                           .origin = ig_plan_text(plan, step->label),
                                           .calls = context->times[s].calls,
-                                          .total_ms = (double)context->times[s].nanoseconds / 1e6};
+                                          .total_ms = (double)context->times[s].nanoseconds / 1e6,
+                                          .shortest_ms = (double)context->times[s].shortest / 1e6};
         if (slots && step->demand) add_floor(context, slots, step->demand, row);
     }
     if (slots) ig_release(context->env.allocator, slots, size);

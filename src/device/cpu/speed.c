@@ -1,8 +1,14 @@
 /*
  * What a CPU's threads can do at best: multiply-adds of f32, and reading what their caches hold and what they do not. Each
  * is done a few times over, and the fastest counts. All other rates follow from that of f32 (base/machine.c).
+ *
+ * Of multiply-adds each thread's own time counts, in which it has a processor: what wakes threads up, or runs in their place,
+ * takes longer than they do. Reading is timed as a whole, since threads share the memory.
  */
 #include "device/cpu/speed.h"
+
+#include <time.h>
+
 #include "base/cpu.h"
 #include "base/memory.h"
 
@@ -12,11 +18,12 @@
 
 enum {
     SUMS = 10, /* independent ones: enough for two units whose results take five cycles */
-    STEPS = 4000,
+    STEPS = 16000,
     ROUNDS = 24,
     PASSES = 8,        /* over a thread's part of the cache */
     PIECE = 1 << 18,   /* bytes per tile of memory */
     MEMORY = 64 << 20, /* bytes */
+    LINE = 64,
     MEMORY_ROUNDS = 4,
     TILES = MEMORY / PIECE,
 };
@@ -82,6 +89,32 @@ static void write_tiles(void *const *buffers, const int64_t *dims, int64_t begin
         ((char *)buffers[1])[i] = 1;
 }
 
+/* Nanoseconds for which this thread has had a processor. */
+static uint64_t thread_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* One tile for each thread; keeps the shortest time, per tile, in a line of buffers[1]. */
+static void timed_products(ig_pool_kernel products, void *const *buffers, const int64_t *dims, int64_t begin,
+                           int64_t end) {
+    for (int64_t tile = begin; tile < end; tile++) {
+        uint64_t *shortest = (uint64_t *)((char *)buffers[1] + LINE * tile), from = thread_clock();
+        products(buffers, dims, tile, tile + 1, NULL);
+        uint64_t taken = thread_clock() - from;
+        if (taken > 0 && (*shortest == 0 || taken < *shortest)) *shortest = taken;
+    }
+}
+
+static void timed_8(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    timed_products(multiply_8, buffers, dims, begin, end);
+}
+
+static void timed_16(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    timed_products(multiply_16, buffers, dims, begin, end);
+}
+
 struct task {
     struct ig_pool *pool;
     ig_pool_kernel kernel;
@@ -108,11 +141,19 @@ static double shortest(const struct task *task, int rounds) {
     return best > 0 ? (double)best / 1000 : 0.001;
 }
 
-static void measure_products(struct ig_pool *pool, void *results, uint64_t features, struct ig_machine *m) {
+static void measure_products(struct ig_pool *pool, char *results, uint64_t features, struct ig_machine *m) {
     bool wide = (features & IG_CPU_X86_64_V4) == IG_CPU_X86_64_V4;
-    struct task task = {pool, wide ? multiply_16 : multiply_8, {results}, {STEPS}, ig_pool_size(pool)};
-    double done = (double)STEPS * SUMS * (wide ? 16 : 8) * (double)task.tiles;
-    double faster = done / shortest(&task, ROUNDS) / m->rate[IG_UNIT_F32];
+    const uint32_t n = ig_pool_size(pool);
+    uint64_t *times = (uint64_t *)(results + (size_t)LINE * n);
+    struct task task = {pool, wide ? timed_16 : timed_8, {results, times}, {STEPS}, n};
+    double done = (double)STEPS * SUMS * (wide ? 16 : 8), rate = 0;
+    for (uint32_t i = 0; i < n; i++)
+        times[LINE / sizeof *times * i] = 0;
+    shortest(&task, ROUNDS);
+    for (uint32_t i = 0; i < n; i++) /* a thread in whose place another one did its tile has no time */
+        rate += times[LINE / sizeof *times * i] ? 1e3 * done / (double)times[LINE / sizeof *times * i] : 0;
+    if (rate == 0) return;
+    const double faster = rate / m->rate[IG_UNIT_F32];
     for (int u = 0; u < IG_UNIT_COUNT; u++)
         m->rate[u] *= faster;
 }
@@ -136,13 +177,13 @@ enum ingot_status ig_cpu_measure(struct ig_pool *pool, const struct ingot_alloca
     const uint32_t n = ig_pool_size(pool);
     *out_machine = ig_machine_of_cpu(features, n);
     if ((features & IG_CPU_X86_64_V3) != IG_CPU_X86_64_V3) return INGOT_OK;
-    void *results = allocator->alloc(allocator->user, 64 * (size_t)n, 64);
+    char *results = allocator->alloc(allocator->user, 2 * (size_t)LINE * n, LINE);
     void *memory = allocator->alloc(allocator->user, MEMORY, 4096);
     if (results && memory) {
         measure_products(pool, results, features, out_machine);
         measure_memory(pool, results, memory, out_machine);
     }
-    ig_release(allocator, results, 64 * (size_t)n);
+    ig_release(allocator, results, 2 * (size_t)LINE * n);
     ig_release(allocator, memory, MEMORY);
     if (!results || !memory) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for measuring this machine");
     return INGOT_OK;

@@ -158,6 +158,7 @@ static enum ingot_status submit(struct ig_walk *walk, const struct ig_frame_step
 
 static void count_time(struct ig_walk *walk, const struct ig_frame_step *step, uint64_t nanoseconds) {
     struct ig_step_time *time = &walk->times[step->plan - walk->plan->steps];
+    if (time->calls == 0 || nanoseconds < time->shortest) time->shortest = nanoseconds;
     time->calls++;
     time->nanoseconds += nanoseconds;
     walk->total += nanoseconds;

@@ -6,7 +6,8 @@
 
 /* Calls and time of one plan step. */
 struct ig_step_time {
-    uint64_t calls, nanoseconds;
+    uint64_t calls, nanoseconds; /* of all calls */
+    uint64_t shortest;           /* of the shortest one */
 };
 
 struct ig_walk {
