@@ -35,6 +35,7 @@ static const char *sizes_text(const struct counting *c, struct ig_job *job) {
  * ones. */
 static double estimate(struct counting *c, const struct ig_plan_step *step, const struct ig_demand *demand,
                        bool first) {
+    if (!ig_target_is_cuda(c->set->target)) return 0;
     const struct ig_kernel_group *group = ig_kernel_set_group(c->set, step->kernel);
     int64_t number = group->variants ? ig_sizes_guess(&c->at, group->variants->decision.kernel) : 0;
     uint32_t index = group->kernels.at[number];

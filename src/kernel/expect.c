@@ -86,6 +86,8 @@ static void count_pieces(const struct ig_kernel *k, const struct ig_sizes *at, s
     double element = ig_cuda_gemm_element(g), elements = size[0] * size[1] * ceil(size[2] / g->bn) * size[3];
     e->pieces = elements * element * (1.0 / g->a_copy - 1.0 / 16);
     e->windows = g->a == IG_CUDA_WINDOWS;
+    e->split = g->split > 1;
+    if (g->direct) e->steps = g->stages;
     e->filled = g->a == IG_CUDA_FILLED || g->b == IG_CUDA_FILLED;
 }
 
@@ -94,7 +96,8 @@ static void count_depthwise(const struct ig_cuda_depthwise *d, struct ig_expect 
     double rows = (double)d->taps[0] * d->taps[1], width = d->width, lanes = d->lanes;
     double loads = rows * ((width - 1) * d->stride + d->taps[2]), weights = rows * d->taps[2];
     e->issues = weights * lanes * width + (loads + weights) * (lanes / 2 + 2) + 60;
-    e->lines = (loads + 0.68 * weights) * larger(1, lanes / 2);
+    e->lines = (loads + 0.05 * weights) * larger(1, lanes / 2);
+    e->turns = weights;
 }
 
 void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, double weights,
@@ -160,8 +163,8 @@ static double loop_time(const struct ig_expect *e, const struct ig_machine *m) {
 
 static double depthwise_time(const struct ig_expect *e, const struct ig_machine *m) {
     double warps = larger(1, e->tiles / IG_CUDA_PROCESSORS) * e->threads / WARP;
-    double alone = 4.6e-3 * e->issues, busy = warps * e->lines / 360, bytes = e->near / (0.27 * m->cache);
-    return 0.91 + larger(alone, larger(busy, bytes)) + 0.17 * larger(0, e->loops - 2.2);
+    double alone = 2.5e-3 * e->issues, busy = 3.06e-3 * warps * e->lines, bytes = e->near / (0.27 * m->cache);
+    return 0.7 + 0.05 * e->turns + larger(alone, larger(busy, bytes)) + 0.14 * larger(0, e->loops - 2.2);
 }
 
 /* ---- Products ----------------------------------------------------------------------------------------------------- */
@@ -174,16 +177,19 @@ struct model_terms {
     double start, part, bytes;
 };
 static const struct model_terms model_terms[IG_EXPECT_KINDS] = {
-    [IG_EXPECT_KEPT] = {1.76, 0.62, 2},   [IG_EXPECT_TURNS] = {0.72, 0.89, 2}, [IG_EXPECT_PRODUCER] = {0.22, 0.99, 1},
-    [IG_EXPECT_GROUPS] = {0.80, 1.12, 1}, [IG_EXPECT_CORES] = {1.05, 0.91, 1}, [IG_EXPECT_FMA] = {0, 1.06, 1},
-    [IG_EXPECT_DIRECT] = {2.04, 1.37, 1}, [IG_EXPECT_STREAM] = {2.05, 0.4, 1}, [IG_EXPECT_PATCH] = {0.5, 0.85, 1},
-    [IG_EXPECT_ATTEND] = {1.97, 0.77, 0},
+    [IG_EXPECT_KEPT] = {1.76, 0.62, 2},     [IG_EXPECT_TURNS] = {0.72, 0.89, 2},
+    [IG_EXPECT_PRODUCER] = {0.22, 0.99, 1}, [IG_EXPECT_GROUPS] = {0.80, 1.12, 1},
+    [IG_EXPECT_CORES] = {1.46, 0.63, 2.1},  [IG_EXPECT_FMA] = {0, 1.06, 1},
+    [IG_EXPECT_DIRECT] = {1.28, 1.41, 0},   [IG_EXPECT_STREAM] = {2.05, 0.4, 1},
+    [IG_EXPECT_PATCH] = {0.5, 0.85, 1},     [IG_EXPECT_ATTEND] = {1.98, 0.845, 0},
 };
 
 static double model_time(const struct ig_expect *e, const struct ig_machine *m) {
     const struct model_terms *c = &model_terms[e->kind];
     double time = c->start + c->part * larger(0, e->model - ALONE) + e->far / m->memory + c->bytes * e->near / m->cache;
     time += e->pieces / 0.5e6 + (e->windows ? 0.4 : 0);
+    if (e->kind == IG_EXPECT_CORES && e->split) time += 0.78;
+    if (e->kind == IG_EXPECT_DIRECT) time += 0.62 * e->steps;
     return e->filled ? larger(time, 0.8 * e->loops) : time;
 }
 

@@ -51,9 +51,10 @@ struct ig_expect {
     double issues, lines, turns, moved, once; /* of its loops; of a depthwise convolution's template */
     double far, near;                         /* bytes that it demands: weights that come from memory; the others */
     double operations;                        /* that it demands: products, or else arithmetic */
-    double steps, state;                      /* of a recurrence: steps that wait for each other; elements of a state */
-    double pieces;                            /* copies of A, beyond those of 16 bytes */
-    bool windows, filled;                     /* products: of windows; with operands that loops fill in */
+    double steps, state; /* waiting for each other, of a recurrence or of a direct product; elements of a state */
+    double pieces;       /* copies of A, beyond those of 16 bytes */
+    bool windows, split,
+        filled; /* products: of windows; of a depth that blocks share; with operands that loops fill in */
 };
 
 /* `demand` is the region's, `weights` all bytes of the network's, of which `machine` keeps some in its cache. The kernel must not have been printed yet. */
