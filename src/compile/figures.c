@@ -84,6 +84,7 @@ static void count_region(struct counting *c, struct ig_graph *g, uint32_t number
     s->floor = ig_floor_of(&f->machine, &s->demand, c->weights);
     s->estimate = joined_estimate(c, g, number, index);
     if (s->estimate == 0) s->estimate = estimate(c, &c->plan->steps[index], &s->demand, f->regions == 0);
+    if (s->estimate > 0) s->estimate = fmax(s->estimate, s->floor.time); /* the models are of Hopper's tactics */
     add_demand(&f->demand, &s->demand);
     f->regions++;
     f->estimated += s->estimate > 0;
