@@ -13,10 +13,11 @@ double ig_cuda_estimate(const struct ig_kernel *kernel, const struct ig_sizes *a
 
 /* What such a walk counts. The kernel must not have been printed yet: printers rewrite its loops. */
 struct ig_cuda_walk {
-    double tiles, threads;       /* threads of a block */
-    double resident;             /* blocks on a multiprocessor at once, as far as threads and shared memory allow */
-    double issues, lines, turns; /* of a tile: instructions of warps; lines of the first cache; loads waited for in turn */
-    double moved, once;          /* bytes, of all tiles: between the caches; the same, but no more of a buffer than it has */
+    double tiles, threads; /* threads of a block */
+    double resident;       /* blocks on a multiprocessor at once, as far as threads and shared memory allow */
+    double issues, lines,
+        turns;          /* of a tile: instructions of warps; lines of the first cache; loads waited for in turn */
+    double moved, once; /* bytes, of all tiles: between the caches; the same, but no more of a buffer than it has */
 };
 /* Zeros for a kernel of another kind, or one without tiles. */
 struct ig_cuda_walk ig_cuda_walk(const struct ig_kernel *kernel, const struct ig_sizes *at);
