@@ -127,8 +127,8 @@ static void take_off_events(struct measurement *m) {
 
 /* ---- Estimates ----------------------------------------------------------------------------------------------------- */
 
-/* Microseconds of a region of the explanation whose step has this label, by this kernel, of the `from`th on; 0: none. */
-static double find_estimate(const json_t *explanation, const struct ingot_profile_row *row, size_t *inout_from) {
+/* A region of the explanation whose step has this label, by this kernel, of the `from`th on; NULL: there is none. */
+static const json_t *find_region(const json_t *explanation, const struct ingot_profile_row *row, size_t *inout_from) {
     const json_t *regions = json_object_get(explanation, "regions"), *kernels = json_object_get(explanation, "kernels");
     const size_t count = json_array_size(regions);
     for (size_t k = 0; k < count; k++) { /* rows are in the order of regions, but for kernels at other sizes */
@@ -140,16 +140,25 @@ static double find_estimate(const json_t *explanation, const struct ingot_profil
         const char *name = json_string_value(json_object_get(kernel, "name"));
         if (!name || strcmp(name, row->kernel) != 0) continue;
         *inout_from = i + 1;
-        return json_real_value(json_object_get(region, "estimate_us"));
+        return region;
     }
-    return 0;
+    return NULL;
 }
 
-/* Estimates are of the engine, for the machine that its target usually runs on and the usual sizes. */
+/* Of all calls of the row. A CPU's kernels follow their floors, of which the row has those of this machine and its threads. */
+static double estimate_of(const json_t *region, const struct ingot_profile_row *row, bool gpu) {
+    double calls = (double)row->calls, estimate = json_real_value(json_object_get(region, "estimate_us"));
+    double floor = json_real_value(json_object_get(region, "floor_us"));
+    if (gpu) return estimate / 1e3 * calls;
+    return floor > 0 ? estimate / floor * row->floor_ms : 0;
+}
+
+/* Estimates are of the engine, for the usual sizes; of GPUs for the one that the target usually runs on. */
 static void take_estimates(struct session *session, struct measurement *m) {
     const char *text;
     struct ingot_error error;
     size_t from = 0;
+    bool gpu = m->gpu.compute.count > 0;
     m->estimates = cli_alloc(m->n_profile + 1, sizeof *m->estimates);
     if (ingot_engine_explanation(session->engine, &text, &error) != INGOT_OK) return;
     json_t *explanation = json_loads(text, 0, NULL);
@@ -157,8 +166,11 @@ static void take_estimates(struct session *session, struct measurement *m) {
     const char *machine = json_string_value(json_object_get(figures, "machine"));
     const char *sizes = json_string_value(json_object_get(figures, "sizes"));
     for (size_t i = 0; i < m->n_profile; i++)
-        m->estimates[i] = find_estimate(explanation, &m->profile[i], &from) / 1e3 * (double)m->profile[i].calls;
-    if (machine && sizes) m->estimated_for = cli_format(*sizes ? "%s, %s" : "%s", machine, sizes);
+        m->estimates[i] = estimate_of(find_region(explanation, &m->profile[i], &from), &m->profile[i], gpu);
+    if (machine && sizes) {
+        machine = gpu ? machine : "this machine";
+        m->estimated_for = cli_format(*sizes ? "%s, %s" : "%s", machine, sizes);
+    }
     json_decref(explanation);
 }
 

@@ -35,7 +35,6 @@ static const char *sizes_text(const struct counting *c, struct ig_job *job) {
  * ones. */
 static double estimate(struct counting *c, const struct ig_plan_step *step, const struct ig_demand *demand,
                        bool first) {
-    if (!ig_target_is_cuda(c->set->target)) return 0;
     const struct ig_kernel_group *group = ig_kernel_set_group(c->set, step->kernel);
     int64_t number = group->variants ? ig_sizes_guess(&c->at, group->variants->decision.kernel) : 0;
     uint32_t index = group->kernels.at[number];
@@ -43,7 +42,9 @@ static double estimate(struct counting *c, const struct ig_plan_step *step, cons
     struct ig_expect *expect = &c->expects[index];
     const struct ig_machine *machine = &c->figures->machine;
     if (!c->expected[index]) {
-        const struct ig_kernel *kernel = ig_kernel_candidate(k->graph, k->region, c->set->target, k->at, k->choice);
+        const struct ig_kernel *kernel = k->kernel;
+        if (ig_target_is_cuda(c->set->target))
+            kernel = ig_kernel_candidate(k->graph, k->region, c->set->target, k->at, k->choice);
         if (kernel) ig_expect_of(kernel, demand, c->weights, machine, &c->at, expect);
         c->expected[index] = true;
     }

@@ -13,9 +13,9 @@
 #include "base/machine.h"
 #include "kernel/kernel.h"
 
-/* Kinds of kernels for GPUs, by what their time is made of. */
+/* Kinds of kernels, by what their time is made of. */
 enum ig_expect_kind {
-    IG_EXPECT_NONE, /* not estimated: kernels for CPUs */
+    IG_EXPECT_NONE, /* not estimated */
     IG_EXPECT_MAP,
     IG_EXPECT_ROWS,
     IG_EXPECT_COLUMNS,      /* rows across columns */
@@ -36,6 +36,14 @@ enum ig_expect_kind {
     IG_EXPECT_ATTEND,
     IG_EXPECT_EXCHANGE,
     IG_EXPECT_LIBRARY,
+    /* On CPUs: */
+    IG_EXPECT_CPU_PRODUCTS,
+    IG_EXPECT_CPU_WINOGRAD,
+    IG_EXPECT_CPU_DEPTHWISE,
+    IG_EXPECT_CPU_MAP,
+    IG_EXPECT_CPU_ROWS,
+    IG_EXPECT_CPU_WINDOW,
+    IG_EXPECT_CPU_SCAN,
     IG_EXPECT_KINDS
 };
 /* "rows side by side" */
@@ -45,6 +53,7 @@ const char *ig_expect_kind_name(enum ig_expect_kind kind);
 struct ig_expect {
     enum ig_expect_kind kind;
     bool first;                      /* of a run: its operands are not in the cache, and nothing hides its start */
+    double floor;                    /* microseconds; on CPUs only */
     double model;                    /* microseconds that its cost model says; 0: it has none */
     double loops;                    /* microseconds that its loops take, the start included */
     double tiles, threads, resident; /* blocks on a multiprocessor at once */

@@ -25,8 +25,8 @@ struct ig_kernel_model {
     double (*cost)(const struct ig_kernel *kernel, const int64_t *sizes); /* microseconds; NULL: no model */
 };
 
-/* How the loops of a row kernel for GPUs go about it. */
-enum ig_row_way { IG_ROWS_ALONE, IG_ROWS_COLUMNS, IG_ROWS_SIDE_BY_SIDE };
+/* How a kernel goes about it, as far as estimates depend on it: rows on GPUs, convolutions on CPUs. */
+enum ig_kernel_way { IG_WAY_USUAL, IG_WAY_COLUMNS, IG_WAY_SIDE_BY_SIDE, IG_WAY_WINOGRAD, IG_WAY_DEPTHWISE };
 
 /* A kernel before compilation. Its parameters: buf = region inputs, then outputs; dim = dims. */
 struct ig_kernel {
@@ -62,7 +62,7 @@ struct ig_kernel {
     const struct ig_library_call *library;
     uint64_t adapted; /* bit i: the library call wants constant operand i in another form; see ig_library_adapt */
     struct ig_kernel_model model;
-    enum ig_row_way way; /* CUDA rows, for estimates */
+    enum ig_kernel_way way;
     ig_dim work;          /* estimated vector operations, for choosing the number of threads */
     IG_VEC(ig_dim) bytes; /* of what the parameters point to, for estimates */
 };

@@ -164,6 +164,7 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     ig_dim images = ig_contract_out(c)->dim[0];
     c->kernel->tiles = ig_dim_mul(dims, ig_dim_mul(dims, images, constant(&s, chunks)), s.y.out);
     c->kernel->scratch_bytes = constant(&s, 0);
+    c->kernel->way = IG_WAY_DEPTHWISE;
     c->kernel->tactic = ig_format(s.k->job, "depthwise, %lld channels a tile", (long long)s.chunk);
     ig_x tile;
     struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);

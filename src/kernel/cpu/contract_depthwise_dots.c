@@ -203,6 +203,7 @@ bool ig_contract_depthwise_dots(struct ig_contract *c) {
     ig_dim blocks = ig_dim_ceil_div(dims, s.out_height, ig_dim_const(dims, s.lines));
     ig_dim images = ig_dim_mul(dims, ig_contract_out(c)->dim[0], ig_dim_const(dims, s.chunks));
     c->kernel->tiles = ig_dim_mul(dims, images, blocks);
+    c->kernel->way = IG_WAY_DEPTHWISE;
     c->kernel->tactic = ig_format(s.k->job, "depthwise dots, tiles of %lld lines and %lld channels", (long long)s.lines,
                                   (long long)s.chunk);
     ig_x tile;

@@ -402,6 +402,7 @@ bool ig_contract_winograd(struct ig_contract *c) {
     choose_units(&s);
     make_buffers(&s);
     make_micro(&s);
+    c->kernel->way = IG_WAY_WINOGRAD;
     c->kernel->tactic = ig_format(c->k->job, "winograd %dx%d, gemm %dx%d, tiles of %lld blocks and %lld panels", s.f.m,
                                   s.f.m, s.p.mr, s.p.nr, (long long)s.chunk_blocks, (long long)s.group_panels);
     c->kernel->tiles = ig_dim_mul(c->k->dims, s.chunks, s.groups);

@@ -317,7 +317,7 @@ bool ig_row_columns_cuda(struct ig_row *r) {
         c.vars[d] = num(&c, 0);
     body = column_loop(&c, body, c.width, &thread, &lane);
     emit_stores(&c, body, r->passes + 1, lane);
-    r->kernel->way = IG_ROWS_COLUMNS;
+    r->kernel->way = IG_WAY_COLUMNS;
     r->kernel->tactic = ig_format(r->k->job, "columns, %d passes, blocks of %d, %d a thread, %d threads each",
                                   r->passes + 1, c.width, c.vector, c.shares);
     return true;

@@ -412,7 +412,7 @@ bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target) {
     for (int pass = 0; pass <= r->passes; pass++)
         emit_pass(&g, body, pass);
     emit_results(&g, body);
-    r->kernel->way = IG_ROWS_SIDE_BY_SIDE;
+    r->kernel->way = IG_WAY_SIDE_BY_SIDE;
     r->kernel->tactic =
         ig_format(r->k->job, "rows side by side, %d passes, %d in %d blocks of %d, %d elements at once%s",
                   r->passes + 1, g.width, g.blocks, r->kernel->threads, g.vector, g.part < 0 ? "" : ", read once");
