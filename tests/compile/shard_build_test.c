@@ -199,6 +199,43 @@ static void test_vocabulary(void **state) {
     in_job(divide_vocabulary, NULL);
 }
 
+/* A layer beside a product of so many columns, which is divided only where it is not small. */
+struct routed {
+    int columns;
+    uint32_t collectives;
+};
+
+static void divide_routed(struct ig_job *job, void *argument) {
+    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    struct routed *routed = argument;
+    const struct ingot_build_options options = {.sharding = "tensor"};
+    struct ig_sharding sharding;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "graph {\n"
+             "  input %%0 \"x\": f32[2,512]\n"
+             "  %%1 = constant() {data=hash:00000000deadbee1, initializer=\"w\"}: f32[512,4096]\n"
+             "  %%2 = constant() {data=hash:00000000deadbee2, initializer=\"v\"}: f32[4096,512]\n"
+             "  %%3 = constant() {data=hash:00000000deadbee3, initializer=\"r\"}: f32[512,%d]\n"
+             "  %%4 = matmul(%%0, %%1) {acc=f32, packed=0, n=0, math=0}: f32[2,4096]\n"
+             "  %%5 = tanh(%%4): f32[2,4096]\n"
+             "  %%6 = matmul(%%5, %%2) {acc=f32, packed=0, n=0, math=0}: f32[2,512]\n"
+             "  %%7 = matmul(%%0, %%3) {acc=f32, packed=0, n=0, math=0}: f32[2,%d]\n"
+             "  output \"y\" = %%6\n  output \"z\" = %%7\n}\n",
+             routed->columns, routed->columns);
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, 2, &sharding);
+    routed->collectives = sharding.collectives;
+}
+
+static void test_small_product(void **state) {
+    struct routed small = {2, 0}, larger = {32, 0};
+    in_job(divide_routed, &small);
+    assert_int_equal(small.collectives, 1); /* the layer's sum */
+    in_job(divide_routed, &larger);
+    assert_int_equal(larger.collectives, 2);
+}
+
 /* ---- Parts of stored weights -------------------------------------------------------------------------------------- */
 
 /* Queries and what is like them, keys and values of fewer heads, an attention's end, two layers of 40 columns, which are no whole
@@ -476,7 +513,7 @@ int main(void) {
         cmocka_unit_test(test_options),    cmocka_unit_test(test_collective_of_a_model),
         cmocka_unit_test(test_dropped),    cmocka_unit_test(test_memory),
         cmocka_unit_test(test_parts),      cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_small_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,16 +121,37 @@ const char *ig_sharding_why(const struct ig_sharding *s, int considered) {
 /*
  * Who forces a strategy wants the network divided even where that does not pay. Then the contractions that are not
  * divided count, and collectives by so little that they decide between ways that divide as much. If nothing can be divided at the
- * usual sizes (a batch of one), symbols are so much larger.
+ * usual sizes (a batch of one), symbols are so much larger. Products with less than 1/256 of the weights that a contraction has on
+ * average, such as the routers of mixtures of experts, do not count: they would only add a collective.
  */
 #define IG_FORCED 1e-6
-enum { LARGER = 64 };
+enum { LARGER = 64, SMALL = 256 };
 
 struct forcing {
     const struct ig_shard_costs *real;
     const struct ig_dims *dims;
     int64_t larger;
+    double mean; /* elements of a contraction's constant weights */
 };
+
+static double weights_of(const struct ig_shard_costs *real, const struct ig_graph *g, const struct ig_node *n) {
+    if (ig_op_info(n->op)->family != IG_FAMILY_CONTRACT || !ig_info(g, n->in[1])->is_const) return 0;
+    const struct ig_type *type = ig_type_of(g, n->in[1]);
+    double count = 1;
+    for (int i = 0; i < type->rank; i++)
+        count *= (double)real->size(real->user, type->dim[i]);
+    return count;
+}
+
+static double mean_weights(const struct ig_shard_costs *real, const struct ig_graph *g) {
+    double sum = 0, nodes = 0;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        double weights = weights_of(real, g, &g->nodes.at[id]);
+        sum += weights;
+        nodes += weights > 0;
+    }
+    return nodes > 0 ? sum / nodes : 0;
+}
 
 static double forced_collective(void *user, enum ig_op op, double bytes, int ranks) {
     const struct forcing *f = user;
@@ -139,8 +160,11 @@ static double forced_collective(void *user, enum ig_op op, double bytes, int ran
 
 static double forced_node(void *user, struct ig_graph *g, ig_node_id id, const double *in, const double *out,
                           double work) {
-    enum ig_family family = ig_op_info(g->nodes.at[id].op)->family;
+    const struct forcing *f = user;
+    const struct ig_node *n = &g->nodes.at[id];
+    enum ig_family family = ig_op_info(n->op)->family;
     bool counts = family == IG_FAMILY_CONTRACT || family == IG_FAMILY_SCAN;
+    if (n->op == IG_OP_matmul && ig_info(g, n->in[1])->is_const) counts = SMALL * weights_of(f->real, g, n) >= f->mean;
     return counts && work == 1; /* uneven parts are as good as even ones */
 }
 
@@ -152,7 +176,7 @@ static int64_t forced_size(void *user, ig_dim dim) {
 
 static void search_forced(struct ig_graph *graph, int ranks, struct ig_shard_seeds seeds,
                           const struct ig_shard_costs *real, struct ig_shard_result *out) {
-    struct forcing forcing = {real, graph->dims, 1};
+    struct forcing forcing = {real, graph->dims, 1, mean_weights(real, graph)};
     const struct ig_shard_costs costs = {forced_node, forced_collective, forced_size, &forcing};
     ig_shard_search(graph, ranks, seeds, &costs, out);
     if (seeds.of && out->divided == 0) {
