@@ -20,6 +20,14 @@ static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text 
                    g->a_copy);
     ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, %s = %d };\n", at.ring, at.barriers,
                    g->bm > 4 ? "PARTS_AT" : "ROWS_AT", at.rest);
+    /* Groups of 16 columns for the tensor cores, whose lines are half the banks apart, so that quarters of a warp read two
+     * at once. */
+    int group = g->bm > 4 ? 16 : 1, piece = g->bk * ig_cuda_gemm_element(g), line = piece + (group > 1 ? 64 : 0);
+    int column = g->depth * ig_cuda_gemm_element(g);
+    ig_text_printf(text, "constexpr int GROUP = %d, GROUPS = %d, SHARES = %d;\n", group,
+                   (g->twin ? 2 : 1) * g->bn / group, group > 1 ? g->warps_n : 1);
+    ig_text_printf(text, "constexpr int WARPS = %d, PIECE = %d, COLUMN = %d, PIECES = %d, LINE = %d, STAGE = %d;\n",
+                   g->warps_n, piece, column, (column + piece - 1) / piece, line, group * line);
 }
 
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -241,6 +249,7 @@ static void print_stream(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, cores ? ig_cuda_template_mma : ig_cuda_template_gemm_element);
     if (!cores) ig_text_add(text, ig_cuda_template_copy);
     ig_text_add(text, ig_cuda_template_gemm_barrier);
+    ig_text_add(text, ig_cuda_template_gemm_ring);
     ig_text_add(text, cores ? ig_cuda_template_gemm_stream_mma : ig_cuda_template_gemm_stream_fma);
     ig_text_add(text, ig_cuda_template_gemm_stream);
 }

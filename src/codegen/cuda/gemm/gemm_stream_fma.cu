@@ -1,8 +1,6 @@
 // Up to four rows on the CUDA cores, in f32. The rows come to shared memory first. A warp multiplies a column: a thread has 16
 // bytes of each 512, and a part of the sum of each row.
 
-constexpr int GROUP = 1;
-
 struct rows_of_block {
     // Beyond the last of `left` rows, elements are zero.
     __device__ __forceinline__ rows_of_block(const char *from, long long line, int left) {
@@ -31,11 +29,11 @@ struct sums {
             c[m][0] = c[m][1] = 0;
     }
 
-    template <class WALK> __device__ __forceinline__ void load(const WALK &, const rows_of_block &) {
+    __device__ __forceinline__ void load(const walk &, const rows_of_block &) {
     }
 
-    template <class WALK> __device__ __forceinline__ void add(const WALK &at, int) {
-        const unsigned memory = at.memory(), rows = shared_memory() + ROWS_AT + at.piece * DEPTH * ELEMENT;
+    __device__ __forceinline__ void add(const walk &at, int) {
+        const unsigned memory = at.memory(), rows = shared_memory() + ROWS_AT + at.piece * PIECE;
         const int bytes = at.bytes();
 #pragma unroll 4
         for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) {

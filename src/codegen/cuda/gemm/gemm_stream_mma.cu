@@ -1,7 +1,7 @@
 // Up to 16 rows on the tensor cores (mma.sync), whose rows are 16 columns of the weights, and whose columns are rows. A thread has
 // eight depths of each 32, of both operands alike; rows come straight from memory, mostly the first-level cache.
 
-constexpr int GROUP = 16, WIDTH = PRODUCTS * BN;
+constexpr int WIDTH = PRODUCTS * BN;
 
 struct rows_of_block {
     const char *from;
@@ -35,7 +35,7 @@ __device__ __forceinline__ uint4 load_shared(unsigned from, bool inside) {
 
 struct sums {
     float c[BM / 8][4];
-    uint4 x[DEPTH * ELEMENT / 64][BM / 8]; // of a piece
+    uint4 x[PIECE / 64][BM / 8]; // of a piece
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -45,25 +45,23 @@ struct sums {
                 c[n][e] = 0;
     }
 
-    template <class WALK> __device__ __forceinline__ void load(const WALK &at, const rows_of_block &rows) {
-        constexpr int piece = DEPTH * ELEMENT;
-#pragma unroll
-        for (int i = 0; i < piece / 64; i++)
+    __device__ __forceinline__ void load(const walk &at, const rows_of_block &rows) {
+        #pragma unroll
+        for (int i = 0; i < PIECE / 64; i++)
 #pragma unroll
             for (int n = 0; n < BM / 8; n++)
-                x[i][n] = rows.load(n, at.piece * piece + threadIdx.x % 4 * 16 + i * 64);
+                x[i][n] = rows.load(n, at.piece * PIECE + threadIdx.x % 4 * 16 + i * 64);
     }
 
-    template <class WALK> __device__ __forceinline__ void add(const WALK &at, int width) {
-        constexpr int piece = DEPTH * ELEMENT, line = piece + 64;
-        const int quarter = threadIdx.x % 4 * 16, own = threadIdx.x % 32 / 4;
+    __device__ __forceinline__ void add(const walk &at, int width) {
+                const int quarter = threadIdx.x % 4 * 16, own = threadIdx.x % 32 / 4;
         // What lies behind the piece, or beyond the columns, is left from others.
         const int bytes = at.bytes() - quarter, low = own < width ? bytes : 0, high = own + 8 < width ? bytes : 0;
-        const unsigned memory = at.memory() + own * line + quarter;
+        const unsigned memory = at.memory() + own * LINE + quarter;
 #pragma unroll
-        for (int i = 0; i < piece / 64; i++) {
+        for (int i = 0; i < PIECE / 64; i++) {
             const uint4 w = load_shared(memory + i * 64, i * 64 < low);
-            const uint4 v = load_shared(memory + 8 * line + i * 64, i * 64 < high);
+            const uint4 v = load_shared(memory + 8 * LINE + i * 64, i * 64 < high);
             const unsigned first_half[4] = {w.x, v.x, w.y, v.y}, second_half[4] = {w.z, v.z, w.w, v.w};
 #pragma unroll
             for (int n = 0; n < BM / 8; n++) {
