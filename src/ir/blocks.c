@@ -25,12 +25,11 @@ static struct ig_blocks_place in_lanes(int bits, int64_t chunk, int64_t within) 
 }
 
 static struct ig_blocks_place in_fragments(int bits, int64_t chunk, int64_t column, int64_t within) {
-    int64_t each = bits == 4 ? 16 : 8; /* depths of a thread, of one column */
-    int64_t thread = column % 8 * 4 + within / each, own = within % each;
+    int64_t thread = column % 8 * 4 + within % 32 / 8, own = within % 8;
     int64_t at = (chunk * 32 + thread) * 16 + column % 16 / 8 * 8;
     if (bits == 8) return (struct ig_blocks_place){at + own, 0};
-    int64_t nibble = own % 2 * 4 + own % 8 / 2;
-    return (struct ig_blocks_place){at + own / 8 * 4 + nibble / 2, (int)(nibble % 2) * 4};
+    int64_t nibble = own % 2 * 4 + own / 2;
+    return (struct ig_blocks_place){at + within / 32 * 4 + nibble / 2, (int)(nibble % 2) * 4};
 }
 
 struct ig_blocks_place ig_blocks_place(enum ig_blocks_form form, int bits, int64_t depth, int64_t column, int64_t at) {

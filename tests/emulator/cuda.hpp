@@ -319,6 +319,10 @@ EMULATED static void ptx_sub_rn_f16x2(unsigned &to, unsigned a, unsigned b) {
     to = emulated_to_f16(emulated_f16(a >> 16) - emulated_f16(b >> 16)) << 16 |
          emulated_to_f16(emulated_f16(a & 0xffff) - emulated_f16(b & 0xffff));
 }
+EMULATED static void ptx_fma_rn_f16x2(unsigned &to, unsigned a, unsigned b, unsigned c) {
+    to = emulated_to_f16(emulated_f16(a >> 16) * emulated_f16(b >> 16) + emulated_f16(c >> 16)) << 16 |
+         emulated_to_f16(emulated_f16(a & 0xffff) * emulated_f16(b & 0xffff) + emulated_f16(c & 0xffff));
+}
 EMULATED static void ptx_fma_rn_bf16x2(unsigned &to, unsigned a, unsigned b, unsigned c) {
     to = (unsigned)emulated_to_bf16(emulated_bf16(a >> 16) * emulated_bf16(b >> 16) + emulated_bf16(c >> 16)) << 16 |
          (emulated_to_bf16(emulated_bf16(a & 0xffff) * emulated_bf16(b & 0xffff) + emulated_bf16(c & 0xffff)) & 0xffff);
@@ -371,6 +375,12 @@ template <class P> EMULATED static void ptx_ld_global_v2_u32(unsigned &x, unsign
 }
 EMULATED static void ptx_ld_shared_b32(unsigned &to, unsigned from) {
     to = emulated_load<unsigned>(from);
+}
+EMULATED static void ptx_ld_shared_u16(unsigned short &to, unsigned from) {
+    to = emulated_load<unsigned short>(from);
+}
+EMULATED static void ptx_ld_shared_u8(unsigned &to, unsigned from) {
+    to = emulated_load<unsigned char>(from);
 }
 EMULATED static void ptx_ld_shared_f32(float &to, unsigned from) {
     to = emulated_load<float>(from);

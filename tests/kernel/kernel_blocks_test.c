@@ -62,6 +62,16 @@ static const struct product products[] = {
     {2, 64, 20, 8, 16, CODES_E4M3, false, true, INGOT_BF16, INGOT_BF16},
     {5, 160, 32, 8, 32, CODES_E5M2, false, true, INGOT_BF16, INGOT_F32},
     {4, 160, 32, 4, 32, NO_ZERO, true, false, INGOT_F16, INGOT_BF16},
+    /* deep enough to be streamed on GPUs */
+    {1, 3200, 33, 4, 128, BYTES, false, false, INGOT_F16, INGOT_F16},
+    {3, 3136, 20, 4, 32, NO_ZERO, false, false, INGOT_F16, INGOT_F32},
+    {9, 3208, 24, 4, 4096, NO_ZERO, false, false, INGOT_F16, INGOT_F16},
+    {2, 3104, 18, 4, 16, BYTES, false, false, INGOT_F16, INGOT_F16},
+    {1, 3200, 20, 4, 64, BYTES, true, false, INGOT_F16, INGOT_F16},
+    {12, 3200, 18, 4, 128, BYTES, false, false, INGOT_BF16, INGOT_BF16},
+    {2, 1600, 40, 8, 64, BYTES, false, false, INGOT_F16, INGOT_F16},
+    {5, 1608, 17, 8, 32, CODES_E4M3, false, true, INGOT_F16, INGOT_BF16},
+    {1, 3200, 19, 4, 128, BYTES, false, true, INGOT_F16, INGOT_F16},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 

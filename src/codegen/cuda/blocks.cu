@@ -1,18 +1,27 @@
-// Few rows by weights that are codes of 4 or 8 bits (ir/blocks.h: the form IG_BLOCKS_FRAGMENTS). Codes go from memory straight
-// into registers, 16 bytes a thread, which are a thread's part of the first operand of four instructions of the tensor cores
-// (of 4 bits; of 8 bits, two), whose rows are columns of the weights. They are dequantised there, in pairs, by the same roundings
-// as in the reference: subtractions are exact, since 1024 + c is the half whose bits are 0x6400 | c, and 128 + c the bfloat
-// 0x4300 | c for c < 16; floats of 8 bits are halves whose exponents are too small, or are cut off. Rows are the columns of the instructions. The depths of an instruction are those of a thread in the order of its
-// codes, of both operands alike.
+// Few rows by weights that are codes of 4 or 8 bits (ir/blocks.h: the form IG_BLOCKS_FRAGMENTS). A thread has 16 bytes of a chunk in
+// registers, which are its part of the first operand of four instructions of the tensor cores (of 4 bits; of 8 bits, two), whose
+// rows are columns of the weights; rows are their columns. Two instructions do a run of 32 depths, of which a thread has eight, of
+// both operands alike.
+//
+// Codes less their zero points are exact in the element's type: subtractions are exact, since 1024 + c is the half whose bits are
+// 0x6400 | c, and 128 + c the bfloat 0x4300 | c for c < 16; floats of 8 bits are halves whose exponents are too small, or are cut
+// off. Where blocks are whole runs, sums are scaled, in f32 (LATE): that takes a third of the instructions, and rounds less. Else
+// each weight is, and rounded as in the reference, and so are entries of a table.
 
-constexpr int THREAD_DEPTHS = BITS == 4 ? 16 : 8, CHUNK = 4 * THREAD_DEPTHS, CHUNKS = (DEPTH + CHUNK - 1) / CHUNK;
-constexpr int PRODUCTS = THREAD_DEPTHS / 4, BN = 16 * WARPS_N, BLOCK_THREADS = 32 * WARPS_N * WARPS_K;
+constexpr int RUNS = BITS == 4 ? 2 : 1, CHUNK = 32 * RUNS, CHUNKS = (DEPTH + CHUNK - 1) / CHUNK;
+constexpr bool WHOLE = BLOCK % CHUNK == 0 || BLOCK == DEPTH; // all runs of a chunk have the same factors
+constexpr bool LATE = !TABLE && (BLOCK % 32 == 0 || BLOCK == DEPTH);
 
-// The scales and zero points of a thread's two columns for a chunk: as pairs of equal halves, or as floats.
+// The scales and zero points of a thread's two columns for a run.
 struct factors {
     unsigned scale[2]; // of the element's type; with WIDE_SCALE, a float's bits
     unsigned zero[2];
 };
+
+// Where the depths of a run begin whose factors a thread needs: of its weights, or of sums, which are of all.
+__device__ __forceinline__ int own_depths() {
+    return LATE ? 0 : threadIdx.x % 4 * 8;
+}
 
 __device__ __forceinline__ unsigned twice(unsigned half) {
     return half * 0x10001;
@@ -51,12 +60,27 @@ __device__ __forceinline__ unsigned less(unsigned a, unsigned b) {
     return word;
 }
 
+// a * b - c of halves, where that is exact.
+__device__ __forceinline__ unsigned times_less(unsigned a, unsigned b, unsigned c) {
+    unsigned word;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(word) : "r"(a), "r"(b), "r"(c ^ 0x80008000u));
+    return word;
+}
+
 __device__ __forceinline__ float scale_of(const factors &by, int column) {
     return WIDE_SCALE ? __uint_as_float(by.scale[column]) : widen(by.scale[column]);
 }
 
-// A pair of weights from differences in a half's type.
+// For sums. An infinite scale makes NaN, as it does of weights of both signs, or zero; one that no half is small enough for makes 0.
+__device__ __forceinline__ float late_scale(const factors &by, int column) {
+    constexpr float LARGEST = BITS == 4 ? 16 : CODES == U8 ? 256 : CODES == E4M3 ? 448 : 57344;
+    const float scale = scale_of(by, column);
+    return MATH == F16 && fabsf(scale) * LARGEST <= 0x1p-25f ? 0 : fmaf(scale, 0, scale);
+}
+
+// A pair of weights from exact ones in a half's type.
 __device__ __forceinline__ unsigned scaled(unsigned pair, const factors &by, int column) {
+    if constexpr (LATE) return pair;
     if constexpr (!WIDE_SCALE) return times(pair, twice(by.scale[column]));
     const float scale = scale_of(by, column);
     return pack(widen(pair & 0xffff) * scale, widen(pair >> 16) * scale);
@@ -68,17 +92,22 @@ __device__ __forceinline__ unsigned both(unsigned n) {
     return less(twice(0x6400 | n), 0x64006400);
 }
 
-// Weights from two codes of 4 bits, in bits 0 to 3 and 16 to 19.
-__device__ __forceinline__ unsigned from_nibbles(unsigned codes, const factors &by, int column, float entry) {
-    codes &= 0x000f000f;
+// Weights from the codes of 4 bits in nibbles i and i + 4 of a word.
+__device__ __forceinline__ unsigned from_nibbles(unsigned word, int i, const factors &by, int column, float entry) {
+    const unsigned codes = word >> i * 4 & 0x000f000f;
     if constexpr (TABLE) {
         const float low = __shfl_sync(0xffffffff, entry, (int)(codes & 15)),
                     high = __shfl_sync(0xffffffff, entry, (int)(codes >> 16));
         const float zero = ZERO ? (float)(int)by.zero[column] : 0, scale = scale_of(by, column);
         return pack((low - zero) * scale, (high - zero) * scale);
     }
-    if constexpr (MATH == F16)
-        return scaled(less(codes | 0x64006400, twice(0x6400 + OFFSET + (ZERO ? by.zero[column] : 0))), by, column);
+    const unsigned zero = OFFSET + (ZERO ? by.zero[column] : 0);
+    if constexpr (MATH == F16) {
+        // 1024 + 16 c, by a sixteenth, is 64 + c, and saves a shift.
+        if (i % 2 == 1)
+            return scaled(times_less((word >> (i - 1) * 4 & 0x00f000f0) | 0x64006400, 0x2c002c00, both(64 + zero)), by, column);
+        return scaled(less(codes | 0x64006400, twice(0x6400 + zero)), by, column);
+    }
     unsigned pair = less(codes | 0x43004300, twice(0x4300 + OFFSET));
     if constexpr (ZERO) pair = less(pair, both(by.zero[column]));
     return scaled(pair, by, column);
@@ -91,7 +120,7 @@ __device__ __forceinline__ unsigned from_bytes(unsigned word, int which, const f
         const unsigned pair = __byte_perm(word, 0x64646464, which ? 0x4342 : 0x4140);
         return scaled(less(pair, twice(0x6400 + offset)), by, column);
     }
-    const float from = (float)(8388608 + (int)offset), scale = scale_of(by, column);
+    const float from = (float)(8388608 + (int)offset), scale = LATE ? 1 : scale_of(by, column);
     const float low = __uint_as_float(__byte_perm(word, 0x4b000000, which ? 0x7442 : 0x7440));
     const float high = __uint_as_float(__byte_perm(word, 0x4b000000, which ? 0x7443 : 0x7441));
     return pack((low - from) * scale, (high - from) * scale);
@@ -111,73 +140,34 @@ __device__ __forceinline__ unsigned halves_of(unsigned codes) {
 __device__ __forceinline__ unsigned from_floats(unsigned word, int which, const factors &by, int column) {
     const unsigned pair = halves_of(__byte_perm(word, 0, which ? 0x4342 : 0x4140));
     if constexpr (MATH == F16) return scaled(pair, by, column);
-    const float scale = scale_of(by, column);
+    const float scale = LATE ? 1 : scale_of(by, column);
     return pack(from_half(pair & 0xffff) * scale, from_half(pair >> 16) * scale);
 }
 
-// What a thread reads of the weights: every WARPS_K-th chunk of the depth of 16 columns.
-struct weights {
-    const char *codes;
-    const void *scales;
-    const unsigned char *zeros;
-    bool inside;
-
-    __device__ __forceinline__ void start(const void *all, const void *scale, const void *zero, int column) {
-        const int lane = threadIdx.x % 32;
-        inside = column < COLUMNS;
-        codes = (const char *)all + ((long long)(column / 16) * CHUNKS * 32 + lane) * 16;
-        scales = (const char *)scale + (long long)(column + lane / 4) * SCALE_BYTES;
-        zeros = (const unsigned char *)zero + column + lane / 4;
-    }
-    // Depths of a chunk beyond the last have a scale of 0.
-    __device__ __forceinline__ factors of_chunk(int chunk) const {
-        const int depth = chunk * CHUNK + threadIdx.x % 4 * THREAD_DEPTHS;
-        const long long at = (long long)(depth / BLOCK) * COLUMNS;
-        const bool exists = inside && depth < DEPTH;
-        factors f;
-#pragma unroll
-        for (int column = 0; column < 2; column++) {
-            f.scale[column] = f.zero[column] = 0;
-            if (!exists) continue;
-            if constexpr (SCALE_BYTES == 4)
-                f.scale[column] = ((const unsigned *)scales)[at + column * 8];
-            else
-                f.scale[column] = (unsigned)((const unsigned short *)scales)[at + column * 8] << (WIDE_SCALE ? 16 : 0);
-            if constexpr (ZERO) f.zero[column] = zeros[at + column * 8];
-        }
-        return f;
-    }
-};
-
-// AHEAD chunks of a thread, from a chunk on.
-struct pieces {
-    uint4 x[AHEAD];
-    factors by[AHEAD];
-    __device__ __forceinline__ void load(const weights &w, int chunk) {
-#pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            const int at = chunk + u * WARPS_K;
-            x[u] = load_piece(w.codes + (long long)at * 512, w.inside && at < CHUNKS);
-        }
-#pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            by[u] = w.of_chunk(chunk + u * WARPS_K);
-    }
-};
-
-// A thread's depths of a chunk of one row.
+// A thread's depths of a run of one row.
 struct elements {
-    unsigned words[THREAD_DEPTHS / 2];
-    __device__ __forceinline__ void load(const char *row, int depth, bool exists) {
-#pragma unroll
-        for (int i = 0; i < THREAD_DEPTHS / 2; i += 4) {
-            uint4 x = make_uint4(0, 0, 0, 0);
-            if (exists && depth < DEPTH)
-                asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                             : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                             : "l"(row + depth * 2 + i * 4));
-            words[i] = x.x, words[i + 1] = x.y, words[i + 2] = x.z, words[i + 3] = x.w;
-        }
+    unsigned words[4];
+};
+
+struct rows_of_block {
+    const char *from;
+    long long line; // bytes
+    int left;
+
+    __device__ __forceinline__ rows_of_block(const void *a, long long lda, long long first, long long rows) {
+        from = (const char *)a + (first + threadIdx.x % 32 / 4) * lda * 2;
+        line = lda * 2;
+        left = (rows - first < BM ? (int)(rows - first) : (int)BM) - threadIdx.x % 32 / 4;
+    }
+    // Of row 8n and the thread's; zeros where there is nothing.
+    __device__ __forceinline__ elements load(int n, int chunk, int run) const {
+        const int depth = chunk * CHUNK + run * 32 + threadIdx.x % 4 * 8;
+        elements x = {{0, 0, 0, 0}};
+        if (n * 8 < left && depth < DEPTH)
+            asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(x.words[0]), "=r"(x.words[1]), "=r"(x.words[2]), "=r"(x.words[3])
+                         : "l"(from + n * 8 * line + depth * 2));
+        return x;
     }
 };
 
@@ -192,28 +182,59 @@ struct sums {
                 c[n][e] = 0;
     }
 
-    __device__ __forceinline__ void add(const uint4 &x, const factors &by, const char *a, long long line, int rows,
-                                        int chunk, float entry) {
-        const int row = threadIdx.x % 32 / 4, depth = chunk * CHUNK + threadIdx.x % 4 * THREAD_DEPTHS;
-        const unsigned word[2][2] = {{x.x, x.y}, {x.z, x.w}};
-        unsigned left[PRODUCTS][4];
+    // The products of a run, whose words of codes are those of the thread's two columns.
+    template <class ROWS>
+    __device__ __forceinline__ void add_run(float (&to)[BM / 8][4], const uint4 &x, int run, const factors &by, const ROWS &rows,
+                                            float entry) {
+        unsigned left[2][4];
 #pragma unroll
-        for (int p = 0; p < PRODUCTS; p++)
+        for (int p = 0; p < 2; p++)
 #pragma unroll
             for (int column = 0; column < 2; column++)
 #pragma unroll
-                for (int pair = 0; pair < 2; pair++)
-                    left[p][column + 2 * pair] =
-                        BITS == 4      ? from_nibbles(word[column][p / 2] >> (p % 2 * 2 + pair) * 4, by, column, entry)
-                        : CODES != U8 ? from_floats(word[column][p], pair, by, column)
-                                      : from_bytes(word[column][p], pair, by, column);
+                for (int pair = 0; pair < 2; pair++) {
+                    const unsigned low = column ? x.z : x.x, high = column ? x.w : x.y;
+                    const unsigned word = BITS == 4 ? (run ? high : low) : p ? high : low;
+                    left[p][column + 2 * pair] = BITS == 4     ? from_nibbles(word, p * 2 + pair, by, column, entry)
+                                                 : CODES != U8 ? from_floats(word, pair, by, column)
+                                                               : from_bytes(word, pair, by, column);
+                }
 #pragma unroll
         for (int n = 0; n < BM / 8; n++) {
-            elements right;
-            right.load(a + (n * 8 + row) * line, depth, n * 8 + row < rows);
+            const elements right = rows.of(n, run);
 #pragma unroll
-            for (int p = 0; p < PRODUCTS; p++)
-                multiply_add(c[n], left[p], right.words[2 * p], right.words[2 * p + 1]);
+            for (int p = 0; p < 2; p++)
+                multiply_add(to[n], left[p], right.words[2 * p], right.words[2 * p + 1]);
+        }
+    }
+
+    // The products of a chunk. rows.of(n, run): a thread's depths of a run of it, of row 8n and its own; factors_of(run): of a run.
+    template <class ROWS, class FACTORS>
+    __device__ __forceinline__ void add(const uint4 &x, const FACTORS &factors_of, const ROWS &rows, float entry) {
+        if constexpr (!LATE) {
+            factors by = factors_of(0);
+#pragma unroll
+            for (int run = 0; run < RUNS; run++) {
+                if (run > 0 && !WHOLE) by = factors_of(run);
+                add_run(c, x, run, by, rows, entry);
+            }
+            return;
+        }
+        float part[BM / 8][4];
+        factors by = factors_of(0);
+#pragma unroll
+        for (int run = 0; run < RUNS; run++) {
+            if (run > 0 && !WHOLE) by = factors_of(run);
+            if (run == 0 || !WHOLE)
+#pragma unroll
+                for (int e = 0; e < BM / 2; e++)
+                    part[e / 4][e % 4] = 0;
+            add_run(part, x, run, by, rows, entry);
+            if (run < RUNS - 1 && WHOLE) continue;
+            const float scale[2] = {late_scale(by, 0), late_scale(by, 1)};
+#pragma unroll
+            for (int e = 0; e < BM / 2; e++)
+                c[e / 4][e % 4] = fmaf(part[e / 4][e % 4], scale[e % 4 / 2], c[e / 4][e % 4]);
         }
     }
 
@@ -230,43 +251,3 @@ struct sums {
         }
     }
 };
-
-__device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
-                                         const void *codes, const void *scales, const void *zeros, const float *table,
-                                         long long first_column) {
-    const int warp = threadIdx.x / 32, own = warp % WARPS_N, share = warp / WARPS_N;
-    weights from;
-    from.start(codes, scales, zeros, (int)first_column + own * 16);
-    float entry = 0;
-    if constexpr (TABLE) entry = table[threadIdx.x % 16];
-    pieces now;
-    now.load(from, share);
-    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-    const char *const line = (const char *)a + first_row * lda * 2;
-    const int left = rows - first_row < BM ? (int)(rows - first_row) : (int)BM;
-    sums c;
-    c.clear();
-    for (int chunk = share;;) {
-#pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            c.add(now.x[u], now.by[u], line, lda * 2, left, chunk + u * WARPS_K, entry);
-        chunk += AHEAD * WARPS_K;
-        if (chunk >= CHUNKS) break;
-        now.load(from, chunk);
-    }
-    if constexpr (WARPS_K == 1) {
-        c.store(tile + own * 16, BN);
-    } else {
-        float *const parts = tile + BM * BN;
-        c.store(parts + share * BM * BN + own * 16, BN);
-        __syncthreads();
-        for (int e = threadIdx.x; e < BM * BN; e += BLOCK_THREADS) {
-            float sum = 0;
-#pragma unroll
-            for (int i = 0; i < WARPS_K; i++)
-                sum += parts[i * BM * BN + e];
-            tile[e] = sum;
-        }
-    }
-    __syncthreads();
-}

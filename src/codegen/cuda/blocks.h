@@ -11,7 +11,7 @@
  *
  *     blocks::multiply(tile, a, lda, first_row, rows, codes, scales, zeros, table, first_column)
  *
- * which leaves the sums in shared memory, at `tile`, as [BM][16 * WARPS_N]. Rows of a are lda elements apart.
+ * which leaves the sums in shared memory, at `tile`, as [BM][BN]. Rows of a are lda elements apart.
  */
 void ig_cuda_blocks(const struct ig_cuda_blocks *blocks, struct ig_text *text);
 

@@ -38,7 +38,7 @@ struct weights {
 // AHEAD chunks of a thread, from a chunk on.
 struct pieces {
     uint4 x[AHEAD];
-    factors by[AHEAD][RUNS];
+    factors by[AHEAD][WHOLE ? 1 : RUNS];
     __device__ __forceinline__ void load(const weights &w, int chunk) {
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
@@ -48,7 +48,7 @@ struct pieces {
 #pragma unroll
         for (int u = 0; u < AHEAD; u++)
 #pragma unroll
-            for (int run = 0; run < RUNS; run++)
+            for (int run = 0; run < (WHOLE ? 1 : RUNS); run++)
                 by[u][run] = w.of_run(chunk + u * WARPS_K, run);
     }
 };
@@ -64,8 +64,8 @@ struct factors_of_chunk {
 struct rows_of_chunk {
     const rows_of_block &all;
     int chunk;
-    __device__ __forceinline__ elements of(int n) const {
-        return all.load(n, chunk);
+    __device__ __forceinline__ elements of(int n, int run) const {
+        return all.load(n, chunk, run);
     }
 };
 

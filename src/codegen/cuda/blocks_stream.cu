@@ -65,20 +65,22 @@ __device__ __forceinline__ uint4 load_codes(unsigned from) {
 
 // Rows of a piece, loaded before it is waited for.
 struct rows_of_piece {
-    elements x[PIECE / 512][BM / 8];
+    elements x[PIECE / 512][BM / 8][RUNS];
 
     __device__ __forceinline__ void load(const rows_of_block &all, int piece) {
 #pragma unroll
         for (int u = 0; u < PIECE / 512; u++)
 #pragma unroll
             for (int n = 0; n < BM / 8; n++)
-                x[u][n] = all.load(n, piece * (PIECE / 512) + u);
+#pragma unroll
+                for (int run = 0; run < RUNS; run++)
+                    x[u][n][run] = all.load(n, piece * (PIECE / 512) + u, run);
     }
 };
 struct rows_of_chunk {
-    const elements *x;
-    __device__ __forceinline__ elements of(int n) const {
-        return x[n];
+    const elements (&x)[BM / 8][RUNS];
+    __device__ __forceinline__ elements of(int n, int run) const {
+        return x[n][run];
     }
 };
 

@@ -8,14 +8,20 @@
 
 #include "ingot/ingot.h"
 
-/* A block computes bm rows by 16 * warps_n columns: each column of warps has 16 of these, of which warps_k divide the depth. */
+/*
+ * A block computes bm rows by bn columns. Codes go straight to registers, `ahead` chunks at once: each column of warps has 16 of the
+ * bn = 16 * warps_n columns, of which warps_k divide the depth. Or they are streamed, `stages` pieces ahead for each of warps_k warps,
+ * which divide the depth of 16 columns after the other.
+ */
 struct ig_cuda_blocks {
     enum ingot_dtype element; /* of the rows: f16 or bf16 */
     enum ingot_dtype scale;   /* as the element, bf16 or f32 */
     enum ingot_dtype codes;   /* u8; of 8 bits also f8e4m3fn or f8e5m2 */
-    int bm;                   /* 8, 16, 32 or 64 */
-    int warps_n, warps_k;
-    int ahead;                     /* chunks of codes that a thread loads at once */
+    int bm, bn;               /* bm: 8, 16, 32 or 64; streamed: 8 or 16 */
+    int warps_n, warps_k;     /* streamed: warps_n is 1 */
+    int ahead;                /* chunks of codes that a thread loads at once; streamed: chunks of a piece */
+    bool stream;
+    int stages;
     int bits;                      /* 4 or 8 */
     int64_t depth, block, columns; /* columns: of scales in memory */
     int offset;
@@ -26,9 +32,16 @@ struct ig_cuda_blocks {
 static inline int ig_cuda_blocks_threads(const struct ig_cuda_blocks *b) {
     return 32 * b->warps_n * b->warps_k;
 }
-/* Bytes: the tile of sums, and the parts of the warps that divide the depth. */
-static inline int ig_cuda_blocks_shared(const struct ig_cuda_blocks *b) {
-    return b->bm * 16 * b->warps_n * 4 * (b->warps_k > 1 ? 1 + b->warps_k : 1);
-}
+
+/* Streamed: blocks of the depth that a piece reaches into, and bytes of a piece with their scales and zero points. */
+int ig_cuda_blocks_scale_rows(const struct ig_cuda_blocks *b);
+int ig_cuda_blocks_stage(const struct ig_cuda_blocks *b);
+/* Streamed: offsets in dynamic shared memory, behind the tile: the warps' rings, their barriers, and the warps' sums. */
+struct ig_cuda_blocks_ring {
+    int ring, barriers, parts, end;
+};
+struct ig_cuda_blocks_ring ig_cuda_blocks_ring(const struct ig_cuda_blocks *b);
+/* Bytes of dynamic shared memory; directly: the tile of sums, and the parts of the warps that divide the depth. */
+int ig_cuda_blocks_shared(const struct ig_cuda_blocks *b);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Products of halves with codes in blocks on GPUs: up to 64 rows a block, on the tensor cores, with weights that are
  * dequantised in registers (codegen/cuda/blocks.cu). Few rows take the time of reading the codes: then the warps of a block
- * divide the depth of 16 columns. More rows share each dequantised weight, and warps side by side the rows.
+ * divide the depth of 16 columns, and codes are streamed where the copy engine can. More rows share each dequantised weight, and
+ * warps side by side the rows.
  */
 #include "ir/blocks.h"
 #include "kernel/cuda/contract.h"
@@ -56,11 +57,11 @@ static bool describe(struct blocks *s) {
                                  .offset = (int)ig_contract_attr_int(c, IG_ATTR_offset),
                                  .zero = has(c, 3),
                                  .table = has(c, 4)};
-    int64_t own = b->bits == 4 ? 16 : 8; /* depths of a thread */
+    enum { OWN = 8 }; /* depths of a thread in a row */
     bool halves = b->element == INGOT_F16 || b->element == INGOT_BF16;
     bool scaled = b->scale == b->element || b->scale == INGOT_BF16 || b->scale == INGOT_F32;
     if (!halves || c->dtype != INGOT_F32 || !scaled) return false;
-    if (depth % own != 0 || (b->block % own != 0 && b->block < depth) || columns > INT32_MAX / 2) return false;
+    if (depth % OWN != 0 || (b->block % OWN != 0 && b->block < depth) || columns > INT32_MAX / 2) return false;
     if (b->offset < 0 || b->offset > (b->bits == 4 ? 15 : 255) || (b->table && b->bits != 4)) return false;
     if (b->zero && (ig_contract_in(c, 3)->dtype != INGOT_U8 || b->codes != INGOT_U8)) return false;
     for (uint32_t i = 1; i < c->node.n_in; i++) {
@@ -69,6 +70,30 @@ static bool describe(struct blocks *s) {
     s->rows = ig_cuda_rows(s->c);
     s->a = ig_cuda_source_a(s->c, num(s, 0), b->element);
     return s->a.kind == IG_CUDA_ALONG && s->a.copy == 16;
+}
+
+/* Can pieces of so many chunks be streamed? Each lies within a block of the depth, or has whole blocks. */
+static bool fits_blocks(const struct ig_cuda_blocks *b, int chunks) {
+    int64_t depth = chunks * ig_blocks_chunk(IG_BLOCKS_FRAGMENTS, b->bits);
+    return b->block >= b->depth || b->block % depth == 0 || depth % b->block == 0;
+}
+
+/* All columns at once by two blocks a multiprocessor, if their sums leave room. Less than LEAST bytes of a tile are under way at once
+ * in registers, too, and arrive sooner. More stages than three made kernels of a decoder slower on an H100, two did not. */
+static bool choose_stream(struct blocks *s) {
+    enum { MOST_CHUNKS = 4, WARPS = 8, MOST_COLUMNS = 96, STAGES = 3, LEAST = 24 << 10, LARGEST = 112 << 10 };
+    struct ig_cuda_blocks *b = s->b;
+    int64_t chunks = ceil_div(b->depth, ig_blocks_chunk(IG_BLOCKS_FRAGMENTS, b->bits));
+    b->warps_n = 1;
+    b->warps_k = WARPS;
+    b->ahead = MOST_CHUNKS;
+    while (b->ahead > 1 && (b->ahead * WARPS > chunks || !fits_blocks(b, b->ahead)))
+        b->ahead /= 2;
+    int64_t bn = ceil_div(ceil_div(b->columns, 2 * IG_CUDA_PROCESSORS), 16) * 16, most = MOST_COLUMNS * 8 / b->bm;
+    b->bn = (int)(bn < most ? bn : most);
+    b->stages = STAGES;
+    bool large = chunks * ig_blocks_bytes(IG_BLOCKS_FRAGMENTS, b->bits, 1, b->bn) >= LEAST;
+    return large && fits_blocks(b, b->ahead) && ig_cuda_blocks_shared(b) <= LARGEST;
 }
 
 /* Microseconds: reading the codes once for each tile of rows, mostly from the second cache after the first; or the products. */
@@ -98,6 +123,9 @@ static void choose(struct blocks *s) {
         }
     }
     b->bm = bm[s->c->choice];
+    b->stream = b->bm <= FEW_ROWS && b->early && ig_target_can_stream(s->c->target);
+    if (b->stream && choose_stream(s)) return;
+    b->stream = false;
     int64_t chunks = ceil_div(b->depth, ig_blocks_chunk(IG_BLOCKS_FRAGMENTS, b->bits));
     b->warps_n = b->bm <= FEW_ROWS ? 1 : 4;
     int most = b->bm <= FEW_ROWS ? 8 : 2;
@@ -107,6 +135,7 @@ static void choose(struct blocks *s) {
     b->ahead = b->bm <= FEW_ROWS ? AHEAD : 2;
     while (b->ahead > 1 && ceil_div(chunks, b->warps_k) <= b->ahead / 2)
         b->ahead /= 2;
+    b->bn = 16 * b->warps_n;
 }
 
 /* Constants are there before the preceding kernel has ended. */
@@ -125,7 +154,7 @@ static struct ig_call_arg argument(struct blocks *s, uint32_t input) {
 static void emit_epilogue(struct blocks *s, struct ig_stmt *body) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    int64_t bn = 16 * s->b->warps_n;
+    int64_t bn = s->b->bn;
     ig_x slot, rows = ig_x_min(k, num(s, s->b->bm), ig_x_sub(k, ig_contract_dim(c, s->rows), s->first_row));
     body = ig_s_for(k, body, IG_FOR_SIMD, num(s, 0), ig_x_mul(k, rows, num(s, bn)), num(s, 1), &slot);
     ig_x m = ig_x_add(k, s->first_row, ig_x_div(k, slot, num(s, bn)));
@@ -142,14 +171,14 @@ static void emit(struct blocks *s) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
-    ig_dim across = ig_dim_ceil_div(dims, c->columns, ig_dim_const(dims, 16 * s->b->warps_n));
+    ig_dim across = ig_dim_ceil_div(dims, c->columns, ig_dim_const(dims, s->b->bn));
     ig_dim down = ig_dim_ceil_div(dims, s->rows, ig_dim_const(dims, s->b->bm));
     c->kernel->tiles = ig_dim_mul(dims, across, down);
     ig_x tile, row;
     struct ig_stmt *body =
         ig_s_for(k, NULL, IG_FOR_TILE, num(s, 0), ig_contract_dim(c, c->kernel->tiles), num(s, 1), &tile);
     row = tile;
-    s->first_column = ig_x_mul(k, ig_x_split_off(k, &row, across), num(s, 16 * s->b->warps_n));
+    s->first_column = ig_x_mul(k, ig_x_split_off(k, &row, across), num(s, s->b->bn));
     s->first_row = ig_x_mul(k, row, num(s, s->b->bm));
     struct ig_call_arg args[] = {{s->tile, num(s, 0)},
                                  {s->a.buffer, s->a.base},
@@ -172,17 +201,20 @@ bool ig_cuda_contract_blocks(struct ig_contract *c) {
     if (!describe(&s)) return false;
     c->choices = SIZES;
     if (c->choice >= SIZES) return true;
-    choose(&s);
     s.b->early = is_early(&s);
+    choose(&s);
     p->b = s.b;
     ig_dim one = ig_dim_const(c->k->dims, 1);
     c->kernel->model = (struct ig_kernel_model){{one, s.rows, c->columns, c->depth}, p, cost};
     c->kernel->blocks = s.b;
     c->kernel->threads = ig_cuda_blocks_threads(s.b);
     c->kernel->shared_bytes = ig_cuda_blocks_shared(s.b);
-    c->kernel->tactic =
-        ig_format(c->k->job, "codes of %d bits %dx%d, %d warps, depth in %d, %d chunks ahead", s.b->bits, s.b->bm,
-                  16 * s.b->warps_n, s.b->warps_n * s.b->warps_k, s.b->warps_k, s.b->ahead);
+    c->kernel->tactic = ig_format(c->k->job, "codes of %d bits %dx%d, %d warps, ", s.b->bits, s.b->bm, s.b->bn,
+                                  s.b->warps_n * s.b->warps_k);
+    c->kernel->tactic = s.b->stream ? ig_format(c->k->job, "%sstreamed, %d pieces of %d chunks ahead",
+                                                c->kernel->tactic, s.b->stages, s.b->ahead)
+                                    : ig_format(c->k->job, "%sdepth in %d, %d chunks ahead", c->kernel->tactic,
+                                                s.b->warps_k, s.b->ahead);
     s.tile = ig_loops_shared(c->k, INGOT_F32, 0, "sums");
     emit(&s);
     ig_loops_store_once(c->k);

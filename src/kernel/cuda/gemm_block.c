@@ -71,9 +71,6 @@ static int direct_shared(const struct ig_cuda_gemm *gemm) {
     return 4 * gemm->bm * (ig_cuda_gemm_tile_row(gemm) + gemm->warps_n * gemm->bn);
 }
 
-/* Two blocks of so many bytes fit into a multiprocessor's memory, three do not. */
-enum { THIRD = 77 << 10 };
-
 struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
     bool cores = gemm->bm > 4; /* groups of 16 columns, whose lines in the ring are 64 bytes apart */
     int element = ig_cuda_gemm_element(gemm), piece = gemm->bk * element, columns = gemm->bn * (gemm->twin ? 2 : 1);
@@ -82,7 +79,7 @@ struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
     s.barriers = s.ring + stages * (cores ? 16 * (piece + 64) : piece);
     s.rest = (s.barriers + stages * 8 + 15) / 16 * 16;
     s.end = s.rest + gemm->bm * rest;
-    s.end = s.end < THIRD ? THIRD : s.end;
+    s.end = s.end < IG_CUDA_THIRD ? IG_CUDA_THIRD : s.end;
     return s;
 }
 

@@ -27,6 +27,8 @@
 #include "ingot/ingot.h"
 
 enum { IG_CUDA_TILE_PAD = 8, IG_CUDA_BAND = 16, IG_CUDA_OWN_COLUMNS = 8 };
+/* Of streams: two blocks of so many bytes fit into a multiprocessor's shared memory, three do not. */
+enum { IG_CUDA_THIRD = 77 << 10 };
 
 /* The instructions that multiply. */
 enum ig_cuda_math {

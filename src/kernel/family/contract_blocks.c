@@ -32,16 +32,15 @@ static ig_x byte_of(struct ig_contract *c, enum ig_blocks_form form, int bits, i
         *out_shift = ig_x_mul(c->k, mod(c, nibble, 2), number(c, 4));
         return ig_x_add(c->k, mad(c, chunk, 64, div(c, nibble, 2)), ig_x_mul(c->k, mod(c, within, 16), number(c, 4)));
     }
-    int64_t each = bits == 4 ? 16 : 8;
     chunk = ig_x_add(c->k, ig_x_mul(c->k, div(c, n, 16), chunks), chunk);
-    thread = mad(c, mod(c, n, 8), 4, div(c, within, each));
-    own = mod(c, within, each);
+    thread = mad(c, mod(c, n, 8), 4, div(c, mod(c, within, 32), 8));
+    own = mod(c, within, 8);
     ig_x at = ig_x_add(c->k, ig_x_mul(c->k, mad(c, chunk, 32, thread), number(c, 16)),
                        ig_x_mul(c->k, div(c, mod(c, n, 16), 8), number(c, 8)));
     if (bits == 8) return ig_x_add(c->k, at, own);
-    nibble = mad(c, mod(c, own, 2), 4, div(c, mod(c, own, 8), 2));
+    nibble = mad(c, mod(c, own, 2), 4, div(c, own, 2));
     *out_shift = ig_x_mul(c->k, mod(c, nibble, 2), number(c, 4));
-    return ig_x_add(c->k, at, ig_x_add(c->k, ig_x_mul(c->k, div(c, own, 8), number(c, 4)), div(c, nibble, 2)));
+    return ig_x_add(c->k, at, ig_x_add(c->k, ig_x_mul(c->k, div(c, within, 32), number(c, 4)), div(c, nibble, 2)));
 }
 
 static ig_x code_at(struct ig_contract *c, enum ig_blocks_form form, int bits, ig_x n, ig_x p) {

@@ -48,8 +48,8 @@ static ig_value pack_fragments(struct ig_graph *g, ig_value codes, int bits, int
     } else { /* a word's depths are 4 * e2 + 2 * e1 + e0: bit e1 tells the nibbles of a byte, e0 and e2 the bytes */
         codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks * 8, 2, 2, 2}, 5);
         codes = join_nibbles(g, codes, 3);
-        codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 4, 2, 2, 2}, 8);
-        codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 4, 1, 5, 7, 6});
+        codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 4, 2, 2}, 8);
+        codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 5, 1, 4, 7, 6});
     }
     return reshape(g, codes, (int64_t[]){tiles, chunks, 32, 16}, 4);
 }
