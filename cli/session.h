@@ -117,7 +117,7 @@ struct build_arguments {
          0,                                                                                                           \
          OPTION_TEXT,                                                                                                 \
          "HOW",                                                                                                       \
-         "auto (the default: what is estimated to be fastest), none,\nbatch, tensor or mixed",                        \
+         "auto (the default: what is estimated to be fastest), none,\nbatch, tensor, mixed or pipeline",              \
          &(b).sharding},                                                                                              \
         {"objective", 0, OPTION_TEXT, "WHAT", "latency of a run (the default), or throughput", &(b).objective},       \
         {"memory", 0, OPTION_NUMBER, "GB", "what a rank may need, by an estimate at the usual sizes", &(b).memory}, { \

@@ -86,6 +86,18 @@ static void print_divided(const json_t *divided, FILE *to) {
     }
 }
 
+static void print_stages(const json_t *stages, FILE *to) {
+    for (size_t i = 0; i < json_array_size(stages); i++) {
+        const json_t *one = json_array_get(stages, i);
+        const long long nodes = (long long)json_number(one, "nodes");
+        fprintf(to, "            rank %zu: %lld nodes", i, nodes);
+        if (nodes > 0)
+            fprintf(to, ", %s to %s, %.3f ms", json_text(one, "first"), json_text(one, "last"),
+                    number(one, "us") / 1e3);
+        fputc('\n', to);
+    }
+}
+
 void inspect_ranks_print(const json_t *explanation, bool all, FILE *to) {
     const json_t *shardings = json_object_get(explanation, "sharding");
     for (size_t i = 0; i < json_array_size(shardings); i++) {
@@ -94,6 +106,7 @@ void inspect_ranks_print(const json_t *explanation, bool all, FILE *to) {
         print_collectives(json_object_get(sharding, "collectives"), to);
         print_weights(sharding, to);
         print_asked(json_object_get(sharding, "asked"), to);
+        print_stages(json_object_get(sharding, "stages"), to);
         if (all) print_divided(json_object_get(sharding, "divided"), to);
     }
 }

@@ -260,8 +260,8 @@ struct ingot_build_options {
      * (docs/distributed.md). NULL: it is for one. */
     const unsigned *ranks;
     size_t n_ranks;
-    /* How the network is divided among ranks: "auto" (or NULL), whatever is estimated to be fastest; "none", "batch", "tensor" or
-     * "mixed". */
+    /* How the network is divided among ranks: "auto" (or NULL), whatever is estimated to be fastest; "none", "batch", "tensor",
+     * "mixed" or "pipeline". */
     const char *sharding;
     /* The same for parts of the network (docs/distributed.md): "PATTERN=HOW", with patterns as for precision_of; HOW is "auto", "whole"
      * (on every rank), "divided", "batch", "columns", "rows", or "axis0" and so on, of the node's result. The last match

@@ -110,7 +110,7 @@ def compile(
     Further options: jobs, passes ("NAME=off"), verify_passes, portable, tactics, variants, strip_weights, note (called with a
         sentence on what was skipped), adapters, adapter_rank, adapter_layers, strict_qdq (quantised models as they are written),
         ranks (a number of threads or GPUs that compute a run together, or an ascending list of such numbers, of which the engine
-        is loaded for the last: docs/distributed.md) sharding ("auto", "none", "batch", "tensor" or "mixed"), objective
+        is loaded for the last: docs/distributed.md) sharding ("auto", "none", "batch", "tensor", "mixed" or "pipeline"), objective
         ("latency" or "throughput") and memory (the bytes that a rank may need).
 
     Returns an ingot.Engine, whose `report` says what the build did. Raises ingot.BadModel, Unsupported, InvalidArgument,

@@ -323,14 +323,15 @@ static void produce_kept(struct build *b, struct ig_structures *structures, cons
 
 /* ---- The pipeline -------------------------------------------------------------------------------------------------- */
 
-/* What the ranks of each number of ranks read, and what their kernels take, by their own cost models. */
+/* What the ranks of each number of ranks read, and what their kernels take, by their own cost models; of a pipeline no rank's are
+ * those of a run. */
 static void price_plans(struct build *b) {
     for (uint32_t i = 0; i < b->shardings.count; i++) {
         struct ig_sharding *s = &b->shardings.at[i];
         struct ig_figures figures;
         uint32_t subplan = ig_plan_rank_subplan(&b->built.plan, (uint32_t)s->ranks, 0);
         ig_figures_make(s->graphs[0], subplan, &b->built, &b->kernels, NULL, &figures);
-        if (figures.estimated) s->kernels = figures.estimate;
+        if (figures.estimated && !s->considered[s->chosen].result.stages) s->kernels = figures.estimate;
         for (uint32_t r = 0; r < (uint32_t)s->ranks; r++) {
             const uint32_t own = ig_plan_rank_subplan(&b->built.plan, (uint32_t)s->ranks, r);
             const uint64_t bytes = ig_plan_weight_bytes(&b->built.plan, own);

@@ -119,6 +119,17 @@ const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node
     ig_raise(graph->job, INGOT_INTERNAL, "operator %s has no attribute '%s'", info->name, ig_attr_name_text(name));
 }
 
+bool ig_gathers_from_one(const struct ig_graph *graph, const struct ig_node *node) {
+    if (node->op != IG_OP_all_gather) return false;
+    const struct ig_attr *parts = ig_attr(graph, node, IG_ATTR_parts);
+    int some = 0;
+    for (int i = 0; i < parts->count; i++) {
+        int64_t part;
+        some += !ig_dim_is_const(graph->dims, parts->dims[i], &part) || part > 0;
+    }
+    return some <= 1 && parts->count > 1;
+}
+
 uint32_t *ig_graph_use_counts(struct ig_graph *graph) {
     uint32_t *counts = IG_NEW_ARRAY(graph->job, uint32_t, graph->values.count);
     for (ig_node_id id = 0; id < graph->nodes.count; id++) {

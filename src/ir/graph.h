@@ -261,6 +261,8 @@ const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node
 static inline int64_t ig_attr_int(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name) {
     return ig_attr(graph, node, name)->i;
 }
+/* Is it an all-gather of a value that one rank has? The others' parts are empty. */
+bool ig_gathers_from_one(const struct ig_graph *graph, const struct ig_node *node);
 
 void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b);
 /* For a model's main graph: narrows the ranges of symbols by the assumptions (n == min(n, 512): n is at most 512). */

@@ -1,6 +1,7 @@
 /*
  * Random networks divided among two to four ranks, as random estimates of times have it, and as is asked of some node: their
- * graphs in lockstep give what the network gives, every rank the same bits, before the passes and behind them. Numbers are
+ * graphs in lockstep give what the network gives, every rank the same bits, before the passes and behind them; so do stages of a
+ * pipeline, and nodes on any ranks. Numbers are
  * small and whole; where all steps are exact, results must be equal.
  */
 #include <math.h>
@@ -12,7 +13,7 @@
 #include "ir/text/print.h"
 #include "pass/pass.h"
 #include "pass/precision/precision.h"
-#include "pass/shard/search.h"
+#include "pass/shard/stage.h"
 #include "support/random/random_network.h"
 #include "support/support.h"
 
@@ -21,7 +22,7 @@ enum { NETWORKS = 500, MAX_STEPS = 9, MOST_RANKS = 4, MOST_PORTS = 4 };
 struct trial {
     uint64_t seed;
     struct random_maker m;
-    uint32_t divided, tables, asked, refused, collectives[IG_OP_COUNT]; /* of all networks so far */
+    uint32_t divided, tables, asked, refused, sent, collectives[IG_OP_COUNT]; /* of all networks so far */
     int ranks;
     struct ig_shard_seeds seeds;
     struct ig_shard_result result;
@@ -171,6 +172,37 @@ static uint32_t count_tables(const struct trial *t) {
     return count;
 }
 
+/* The ranks' graphs of a plan: right before the passes and behind them. */
+static void check_plan(struct trial *t, const struct ig_shard_plan *plan, const struct ingot_tensor *inputs,
+                       const struct ingot_tensor *expected, struct ig_graph **out_graphs) {
+    for (int r = 0; r < plan->ranks; r++) {
+        out_graphs[r] = ig_shard_split(t->m.g, plan, r);
+        ig_graph_verify(out_graphs[r], "splitting");
+    }
+    ig_shard_check(out_graphs, plan->ranks);
+    compare(t, out_graphs, plan->ranks, inputs, expected, t->m.exact ? 0 : 1e-4);
+    struct ig_graph *graphs[MOST_RANKS];
+    memcpy(graphs, out_graphs, (size_t)plan->ranks * sizeof *graphs);
+    run_passes(t, graphs, plan->ranks);
+    compare(t, graphs, plan->ranks, inputs, expected, t->m.exact ? 0 : 1e-3);
+}
+
+/* The stages as planned, and each node on any rank, or on all. */
+static void check_places(struct trial *t, const struct ingot_tensor *inputs, const struct ingot_tensor *expected) {
+    const struct ig_shard_costs costs = {node_time, collective_time, size_of, t};
+    struct ig_graph *graphs[MOST_RANKS];
+    struct ig_shard_result planned;
+    ig_shard_stages(t->m.g, t->ranks, t->seed % 2 ? ig_precision_ranges(t->m.g) : NULL, &costs, &planned);
+    check_plan(t, &planned.plan, inputs, expected, graphs);
+    int *places = IG_NEW_ARRAY(t->m.job, int, t->m.g->nodes.count + 1);
+    for (ig_node_id id = 0; id < t->m.g->nodes.count; id++)
+        places[id] = (int)(mixed(t->seed * 41 + id) % (uint64_t)(t->ranks + 1)) + IG_EVERY_RANK;
+    const struct ig_shard_plan random = {.ranks = t->ranks, .divisions = planned.plan.divisions, .places = places};
+    check_plan(t, &random, inputs, expected, graphs);
+    for (ig_node_id id = 0; id < graphs[0]->nodes.count; id++)
+        t->sent += ig_gathers_from_one(graphs[0], &graphs[0]->nodes.at[id]);
+}
+
 static void check_network(struct ig_job *job, void *argument) {
     struct trial *t = argument;
     struct ingot_tensor inputs[MOST_PORTS], expected[MOST_PORTS];
@@ -193,17 +225,10 @@ static void check_network(struct ig_job *job, void *argument) {
     plan(t);
     t->divided += t->result.divided;
     t->tables += count_tables(t);
-    for (int r = 0; r < ranks; r++) {
-        graphs[r] = ig_shard_split(t->m.g, &t->result.plan, r);
-        ig_graph_verify(graphs[r], "splitting");
-    }
-    ig_shard_check(graphs, ranks);
+    check_plan(t, &t->result.plan, inputs, expected, graphs);
     for (ig_node_id id = 0; id < graphs[0]->nodes.count; id++)
         t->collectives[graphs[0]->nodes.at[id].op]++;
-    double tolerance = t->m.exact ? 0 : 1e-4;
-    compare(t, graphs, ranks, inputs, expected, tolerance);
-    run_passes(t, graphs, ranks);
-    compare(t, graphs, ranks, inputs, expected, t->m.exact ? 0 : 1e-3);
+    check_places(t, inputs, expected);
     for (uint32_t i = 0; i < t->m.g->outputs.count; i++)
         ig_eval_release(job, &expected[i]);
 }
@@ -222,6 +247,8 @@ static void test_random_networks(void **state) {
     print_message("%u nodes divided, %u of them tables, %u all_reduce, %u all_gather, %u reduce_scatter\n", t.divided,
                   t.tables, t.collectives[IG_OP_all_reduce], t.collectives[IG_OP_all_gather],
                   t.collectives[IG_OP_reduce_scatter]);
+    print_message("%u values sent to other ranks\n", t.sent);
+    assert_true(t.sent > NETWORKS);
     assert_in_range(t.refused, t.asked / 10, t.asked * 3 / 4);
     assert_true(t.divided > 2 * NETWORKS);
     assert_true(t.tables > NETWORKS / 10);

@@ -23,7 +23,7 @@ enum { NETWORKS = 12, MAX_INPUTS = 2, MAX_OUTPUTS = 2, BINDINGS = 3, TURNS = BIN
 
 static const unsigned degrees[] = {2, 3, 4};
 /* Ways to divide the networks, in turn. */
-static const char *const ways[] = {"tensor", "mixed", "batch"};
+static const char *const ways[] = {"tensor", "mixed", "batch", "pipeline"};
 
 struct trial {
     uint64_t seed;
@@ -70,8 +70,8 @@ static void build(struct trial *t) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     options.ranks = degrees;
     options.n_ranks = sizeof degrees / sizeof *degrees;
-    options.sharding = ways[t->seed % 3];
-    options.opt_level = t->seed % 4 == 3 ? 1 : 3;
+    options.sharding = ways[t->seed % 4];
+    options.opt_level = t->seed % 5 == 3 ? 1 : 3;
     options.jobs = 1;
     options.target = target;
     options.verify_passes = true;

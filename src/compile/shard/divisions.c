@@ -87,6 +87,8 @@ static bool describe(struct ig_graph *g, const struct group *group, const struct
 uint32_t ig_sharding_divisions(const struct ig_sharding *s, const struct ig_onnx_division **out_divisions) {
     const struct ig_shard_plan *plan = &s->considered[s->chosen].result.plan;
     struct groups groups = {0};
+    if (plan->places)
+        ig_raise(s->graph->job, INGOT_UNSUPPORTED, "stages of a pipeline cannot be written as device configurations");
     find_groups(s, &groups);
     struct ig_onnx_division *all = IG_NEW_ARRAY(s->graph->job, struct ig_onnx_division, groups.list.count + 1);
     uint32_t count = 0;

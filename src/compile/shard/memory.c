@@ -16,6 +16,7 @@ struct held {
 struct counting {
     struct ig_graph *g;
     const struct ig_shard_plan *plan;
+    int rank; /* of a pipeline, whose ranks differ */
     struct ig_sizes at;
     struct held *held; /* by value */
     ig_value *ending;  /* by node: the first value that nothing after it reads, plus 1; the others follow */
@@ -91,8 +92,14 @@ static void find_ends(struct counting *c) {
     }
 }
 
-struct ig_shard_memory ig_shard_memory_of(struct ig_graph *g, const struct ig_shard_plan *plan, bool narrow) {
-    struct counting c = {.g = g, .plan = plan, .narrow = narrow};
+static bool is_here(const struct counting *c, ig_node_id id) {
+    const int *places = c->plan->places;
+    return !places || places[id] == IG_EVERY_RANK || places[id] == c->rank;
+}
+
+static struct ig_shard_memory memory_of_rank(struct ig_graph *g, const struct ig_shard_plan *plan, bool narrow,
+                                             int rank) {
+    struct counting c = {.g = g, .plan = plan, .rank = rank, .narrow = narrow};
     const struct ig_layout whole = ig_layout_whole();
     ig_sizes_usual(g->dims, g->job, &c.at);
     c.held = IG_NEW_ARRAY(g->job, struct held, g->values.count + 1);
@@ -102,7 +109,16 @@ struct ig_shard_memory ig_shard_memory_of(struct ig_graph *g, const struct ig_sh
         hold(&c, g->inputs.at[i].value, &whole, false);
     c.found.values = c.now;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        if (is_computed(g, &g->nodes.at[id])) count_node(&c, id);
+        if (is_computed(g, &g->nodes.at[id]) && is_here(&c, id)) count_node(&c, id);
     }
     return c.found;
+}
+
+struct ig_shard_memory ig_shard_memory_of(struct ig_graph *g, const struct ig_shard_plan *plan, bool narrow) {
+    struct ig_shard_memory most = memory_of_rank(g, plan, narrow, 0);
+    for (int r = 1; plan->places && r < plan->ranks; r++) {
+        const struct ig_shard_memory other = memory_of_rank(g, plan, narrow, r);
+        if (other.weights + other.values > most.weights + most.values) most = other;
+    }
+    return most;
 }

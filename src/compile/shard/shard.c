@@ -14,7 +14,8 @@ static const struct {
 } strategies[] = {
     {"none", 0}, {"batch", IG_SEED_BATCH}, {"tensor", IG_SEED_TENSOR}, {"mixed", IG_SEED_BATCH | IG_SEED_TENSOR}};
 
-enum { SEARCHED = sizeof strategies / sizeof *strategies };
+/* A pipeline is planned otherwise, and its place is behind these. */
+enum { SEARCHED = sizeof strategies / sizeof *strategies, PIPELINE = SEARCHED };
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
@@ -23,7 +24,7 @@ static int forced(const struct ingot_build_options *o) {
     for (int i = 0; o->sharding && i < SEARCHED; i++) {
         if (strcmp(o->sharding, strategies[i].name) == 0) return i;
     }
-    return -1;
+    return o->sharding && strcmp(o->sharding, "pipeline") == 0 ? PIPELINE : -1;
 }
 
 static bool for_throughput(const struct ingot_build_options *o) {
@@ -33,8 +34,8 @@ static bool for_throughput(const struct ingot_build_options *o) {
 void ig_sharding_check(struct ig_job *job, const struct ingot_build_options *o) {
     bool known = !o->sharding || strcmp(o->sharding, "auto") == 0 || forced(o) >= 0;
     if (!known)
-        ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown sharding '%s': expected auto, none, batch, tensor or mixed",
-                 o->sharding);
+        ig_raise(job, INGOT_INVALID_ARGUMENT,
+                 "unknown sharding '%s': expected auto, none, batch, tensor, mixed or pipeline", o->sharding);
     if (o->objective && strcmp(o->objective, "latency") != 0 && !for_throughput(o))
         ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown objective '%s': expected latency or throughput", o->objective);
     if (o->memory > 0 && o->n_ranks == 0)
@@ -72,8 +73,10 @@ static bool fits(const struct ig_sharding *s, const struct ig_strategy *c) {
     return s->memory == 0 || c->memory.weights + c->memory.values <= s->memory;
 }
 
+/* Of a pipeline, with as many runs under way as it has stages. */
 static double rate_of(const struct ig_sharding *s, const struct ig_strategy *c) {
-    return c->result.time > 0 ? s->samples * 1e6 / c->result.time : 0;
+    const double time = c->result.stages ? c->result.slowest : c->result.time;
+    return time > 0 ? s->samples * 1e6 / time : 0;
 }
 
 /* Microseconds that a sample takes, or a run. */
@@ -237,6 +240,21 @@ static void consider(struct ig_sharding *s, int strategy, bool is_forced, const 
     c->rate = rate_of(s, c);
 }
 
+/* Each rank has some of the nodes. A run takes no less time than on one rank, so that it is for throughput, or for want of
+ * memory. */
+static void consider_pipeline(struct ig_sharding *s, bool is_forced, const struct ig_shard_costs *costs, bool narrow) {
+    if (s->ranks == 1) return;
+    if (is_forced && s->asks.count > 0)
+        ig_raise(s->graph->job, INGOT_INVALID_ARGUMENT,
+                 "shard '%s': the stages of a pipeline have whole nodes, which are not divided", s->asks.list[0].text);
+    if (s->asks.count > 0) return;
+    struct ig_strategy *c = &s->considered[s->n_considered++];
+    c->name = "pipeline";
+    ig_shard_stages(s->graph, s->ranks, narrow ? ig_precision_ranges(s->graph) : NULL, costs, &c->result);
+    c->memory = ig_shard_memory_of(s->graph, &c->result.plan, narrow);
+    c->rate = rate_of(s, c);
+}
+
 /* Every rank has the whole network and samples of its own. */
 static void consider_replicas(struct ig_sharding *s) {
     if (!s->throughput || s->ranks == 1 || s->asks.count > 0) return;
@@ -254,11 +272,20 @@ static void divide(struct ig_sharding *s, const struct ig_target *target, const 
     s->n_considered = count;
     for (int i = 0; i < count; i++)
         consider(s, i, forced(o) == i, &costs, narrow);
+    const bool pipeline = forced(o) == PIPELINE;
+    if (pipeline || s->throughput) consider_pipeline(s, pipeline, &costs, narrow);
     consider_replicas(s);
     bool found = choose(s, o);
-    for (int i = 1; i < count && !found; i++) /* divide what need not be, to need less */
-        consider(s, i, true, &costs, narrow);
-    if (!found && !choose(s, o)) refuse(s);
+    if (!found || (s->chosen == PIPELINE && !pipeline)) {
+        for (int i = 1; i < count; i++) /* divide what need not be, to need less */
+            consider(s, i, true, &costs, narrow);
+        found = choose(s, o);
+    }
+    if (!found && !pipeline && !s->throughput) {
+        consider_pipeline(s, false, &costs, narrow);
+        found = choose(s, o);
+    }
+    if (!found) refuse(s);
     for (int r = 0; r < s->ranks; r++)
         s->graphs[r] = ig_shard_split(s->graph, &s->considered[s->chosen].result.plan, r);
 }

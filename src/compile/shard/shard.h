@@ -8,14 +8,14 @@
 #include "compile/shard/links.h"
 #include "compile/shard/memory.h"
 #include "import/onnx/import.h"
-#include "pass/shard/search.h"
+#include "pass/shard/stage.h"
 
-enum { IG_STRATEGIES = 5 };
+enum { IG_STRATEGIES = 6 };
 
 /* A way to divide the whole network, as considered. Times are in microseconds, at the usual sizes. */
 struct ig_strategy {
     const char *name; /* "none", "batch", "tensor", "mixed"; "own": the model has collectives, and is not divided;
-                         "replicas": each rank has samples of its own;
+                         "pipeline": each rank has a stage; "replicas": each has samples of its own;
                          "patterns": only what is asked for, which the others do too */
     struct ig_shard_result result;
     struct ig_shard_memory memory;

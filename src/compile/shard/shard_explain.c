@@ -87,6 +87,23 @@ static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
     ig_text_add(t, "]");
 }
 
+/* What each rank of a pipeline does. */
+static void put_stages(struct ig_text *t, const struct ig_sharding *s) {
+    const struct ig_shard_result *result = &s->considered[s->chosen].result;
+    ig_text_add(t, "\"stages\": [");
+    for (int r = 0; r < s->ranks; r++) {
+        const struct ig_shard_stage *stage = &result->stages[r];
+        ig_text_printf(t, "%s\n      {\"nodes\": %u, \"us\": %.1f", r ? "," : "", stage->nodes, stage->time);
+        for (int k = 0; k < 2 && stage->nodes > 0; k++) {
+            const struct ig_node *n = &s->graph->nodes.at[k ? stage->last : stage->first];
+            ig_text_add(t, k ? ", \"last\": " : ", \"first\": ");
+            ig_explain_string(t, n->origin ? n->origin : ig_op_info(n->op)->name);
+        }
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "], ");
+}
+
 void ig_sharding_explain(const struct ig_sharding *s, struct ig_text *t) {
     const struct ig_strategy *chosen = &s->considered[s->chosen];
     ig_text_printf(t, "{\"ranks\": %d, \"strategy\": \"%s\", \"forced\": %s, \"link\": \"%s\", \"us\": %.1f, ",
@@ -97,6 +114,7 @@ void ig_sharding_explain(const struct ig_sharding *s, struct ig_text *t) {
     put_considered(t, s);
     put_collectives(t, s);
     if (s->asks.count > 0) put_asks(t, s);
+    if (chosen->result.stages) put_stages(t, s);
     put_divisions(t, s);
     ig_text_add(t, "}");
 }

@@ -9,6 +9,10 @@
 #include "kernel/schedules.h"
 
 /* Its symbol, which no model can have: what stands in its place is in the plan (compile/plan_build.c). */
+/* Of a kernel that waits for a stage of a pipeline, perhaps for as long as another run computes beside it: blocks that wait keep
+ * multiprocessors from that, and all of them must never do so. */
+enum { SENT_BLOCKS = 16 };
+
 #define NUMBER "the number of the collective"
 
 static bool is_reduced(enum ingot_dtype dtype) {
@@ -155,7 +159,8 @@ struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *graph, const struct i
     make_model(kernel, graph->job, dims, longest(dims, e, sizes));
     ig_dim lines = ig_dim_ceil_div(dims, longest(dims, e, sizes), unit);
     ig_dim blocks = ig_dim_ceil_div(dims, lines, ig_dim_const(dims, IG_WINDOW_THREADS));
-    kernel->tiles = ig_dim_min(dims, ig_dim_max(dims, blocks, one), ig_dim_const(dims, IG_WINDOW_HEADERS));
+    const int most = ig_gathers_from_one(graph, &n) ? SENT_BLOCKS : IG_WINDOW_HEADERS;
+    kernel->tiles = ig_dim_min(dims, ig_dim_max(dims, blocks, one), ig_dim_const(dims, most));
     kernel->threads = IG_WINDOW_THREADS;
     kernel->work = lines;
     kernel->tactic = ig_format(graph->job, "%s through windows of %u GPUs", ig_collective_name(what.kind), e->ranks);

@@ -20,8 +20,10 @@ struct sweep {
 
 /* ---- Readers ----------------------------------------------------------------------------------------------------- */
 
-/* Why a node needs wide operands; NULL: it does not. */
-static const char *demand_of(const struct ig_node *n) {
+/* Why a node needs wide operands; NULL: it does not. What one rank sends to others must be as wide on all, and they do not know
+ * its range. */
+static const char *demand_of(const struct ig_graph *g, const struct ig_node *n) {
+    if (ig_gathers_from_one(g, n)) return "sent to another rank";
     switch (ig_op_info(n->op)->family) {
     case IG_FAMILY_SCAN: return "read by a recurrence";
     case IG_FAMILY_REST: return "ordered or scattered";
@@ -50,7 +52,7 @@ static void find_demands(struct sweep *s) {
         s->demand[g->outputs.at[i].value] = "an output";
     for (ig_node_id id = g->nodes.count; id-- > 0;) {
         const struct ig_node *n = &g->nodes.at[id];
-        const char *own = demand_of(n);
+        const char *own = demand_of(g, n);
         bool moves = is_movement(n);
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
@@ -108,6 +110,7 @@ static bool gains(const struct sweep *s, const struct ig_node *n, enum ingot_dty
 static struct ig_storage storage_of_movement(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
     enum ingot_dtype found = is_table(s, n) ? asked : INGOT_DTYPE_NONE;
     if (s->demand[n->out]) return wide(s->demand[n->out]);
+    if (ig_gathers_from_one(s->g, n)) return wide("sent to another rank");
     if (!gains(s, n, asked)) return wide(NULL);
     if (s->ranges[n->out].rounded) return wide("rounded to integers");
     if (s->ranges[n->out].small) return wide("small numbers matter");

@@ -31,12 +31,21 @@ enum {
     IG_SEED_WIDTHS = 4, /* with TENSOR: tables may be divided within their rows, if they are not tied */
 };
 
+/* What a rank of a pipeline does. */
+struct ig_shard_stage {
+    uint32_t nodes;
+    ig_node_id first, last; /* if there are any */
+    double time;            /* with what it exchanges */
+};
+
 struct ig_shard_result {
     struct ig_shard_plan plan;
-    double time;      /* of one run, in microseconds */
-    double computing; /* of that, without collectives */
-    uint32_t divided; /* nodes */
-    uint32_t untied;  /* tables that IG_SEED_WIDTHS is of use to */
+    double time;                   /* of one run, in microseconds */
+    double computing;              /* of that, without collectives */
+    uint32_t divided;              /* nodes */
+    uint32_t untied;               /* tables that IG_SEED_WIDTHS is of use to */
+    struct ig_shard_stage *stages; /* of a pipeline, by rank; else NULL */
+    double slowest;                /* of them: what each further run takes if there are as many under way as stages */
 };
 
 /* Where layouts spread from: IG_SEED_…, and what is asked of nodes (NULL: nothing). */

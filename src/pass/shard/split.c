@@ -4,6 +4,7 @@
 #include "ir/build.h"
 #include "pass/pass.h"
 #include "pass/shard/part.h"
+#include "pass/shard/stage.h"
 #include "pass/view/view.h"
 
 /* A value of the rank's graph, and how it holds one of the model's. */
@@ -246,6 +247,7 @@ static void split_node(struct splitter *s, const struct ig_node *n, const struct
 }
 
 struct ig_graph *ig_shard_split(struct ig_graph *graph, const struct ig_shard_plan *plan, int rank) {
+    if (plan->places) return ig_shard_split_stages(graph, plan, rank);
     struct splitter s = {.from = graph, .dims = graph->dims, .plan = plan, .rank = rank};
     const struct ig_layout whole = ig_layout_whole();
     s.to = ig_graph_create(graph->job, graph->dims);

@@ -10,9 +10,12 @@
 
 #include "pass/shard/rule.h"
 
+#define IG_EVERY_RANK (-1)
+
 struct ig_shard_plan {
     int ranks;
     const struct ig_division **divisions; /* by node of the graph; NULL: every rank computes it whole */
+    const int *places; /* NULL, or of a pipeline, by node: the only rank that computes it, or IG_EVERY_RANK */
 };
 
 /* The graph of one rank. All ranks' graphs have the same collectives in the same order. */

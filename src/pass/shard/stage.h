@@ -1,0 +1,26 @@
+/*
+ * Stages of a pipeline: nodes are divided among ranks, instead of what they compute. A rank has the weights of its nodes alone.
+ * A value that another rank reads is gathered from the one rank that has it: an all-gather of which the others' parts are empty.
+ *
+ * Nodes follow in the order of the graph, which is cut where the slowest stage is fastest, with what values cost that cross the
+ * cuts. What follows from inputs for less than it takes to send it (masks, positions) belongs to no stage: every rank that reads
+ * it computes it.
+ *
+ * A stage does not know how large the numbers can be that it is sent, and takes them for activations. Where types are narrow, cuts
+ * avoid what they are not: squares, statistics, integers in floats.
+ */
+#ifndef IG_PASS_SHARD_STAGE_H
+#define IG_PASS_SHARD_STAGE_H
+
+#include "pass/precision/precision.h"
+#include "pass/shard/search.h"
+
+/* Plans the graph, which has no dead nodes, in as many stages as ranks. Of fewer nodes, the last ones stay empty. `ranges`: of all
+ * values, NULL where no type will be narrow. */
+void ig_shard_stages(struct ig_graph *graph, int ranks, const struct ig_range *ranges,
+                     const struct ig_shard_costs *costs, struct ig_shard_result *out_result);
+
+/* For ig_shard_split: one rank's graph of such a plan. */
+struct ig_graph *ig_shard_split_stages(struct ig_graph *graph, const struct ig_shard_plan *plan, int rank);
+
+#endif
