@@ -22,9 +22,10 @@ struct staging {
     int *places;       /* by node: IG_EVERY_RANK, or at first anything else */
     ig_node_id *order; /* the nodes that belong to stages */
     uint32_t count;    /* of `order` */
-    /* By place between nodes of `order`: the time of those before it; to exchange what crosses it; and what is against a cut
-     * there. */
+    /* By place between nodes of `order`: the time of those before it, with what their results take to send; to exchange what crosses
+     * it; and what is against a cut there. */
     double *before, *cut, *avoided;
+    double computing; /* all of `order`, without what is exchanged */
 };
 
 static double node_time(const struct staging *s, ig_node_id id) {
@@ -79,13 +80,23 @@ static bool is_staged(const struct staging *s, ig_node_id id) {
     return s->places[id] != IG_EVERY_RANK;
 }
 
+/* Results are sent to all. */
+static double results_time(const struct staging *s, ig_node_id id) {
+    double time = 0;
+    for (uint32_t i = 0; i < s->g->outputs.count; i++)
+        time += ig_info(s->g, s->g->outputs.at[i].value)->node == id ? exchange_time(s, s->g->outputs.at[i].value) : 0;
+    return time;
+}
+
 static void find_order(struct staging *s) {
     for (ig_node_id id = 0; id < s->g->nodes.count; id++) {
         const struct ig_node *n = &s->g->nodes.at[id];
         bool is_const = n->n_out == 0 || ig_info(s->g, n->out)->is_const;
         s->places[id] = is_const || belongs_to_all(s, id) ? IG_EVERY_RANK : 0;
         if (!is_staged(s, id)) continue;
-        s->before[s->count + 1] = s->before[s->count] + node_time(s, id);
+        const double computing = node_time(s, id);
+        s->computing += computing;
+        s->before[s->count + 1] = s->before[s->count] + computing + results_time(s, id);
         s->order[s->count++] = id;
     }
 }
@@ -152,20 +163,10 @@ static void find_ends(const struct staging *s, uint32_t *out_ends) {
         out_ends[k] = from[(size_t)k * n + out_ends[k + 1]];
 }
 
-/* Results of every stage are sent to all. */
-static double results_time(const struct staging *s, int place) {
-    double time = 0;
-    for (uint32_t i = 0; i < s->g->outputs.count; i++) {
-        const ig_node_id id = ig_info(s->g, s->g->outputs.at[i].value)->node;
-        if (id != IG_NO_NODE && s->places[id] == place) time += exchange_time(s, s->g->outputs.at[i].value);
-    }
-    return time;
-}
-
 static void describe(const struct staging *s, const uint32_t *ends, struct ig_shard_result *out) {
     out->stages = IG_NEW_ARRAY(s->g->job, struct ig_shard_stage, (size_t)s->ranks);
-    out->computing = s->before[s->count];
-    out->time = out->computing;
+    out->computing = s->computing;
+    out->time = s->before[s->count];
     for (int k = 0; k < s->ranks; k++) {
         const uint32_t begin = ends[k], end = ends[k + 1];
         struct ig_shard_stage *stage = &out->stages[k];
@@ -173,9 +174,8 @@ static void describe(const struct staging *s, const uint32_t *ends, struct ig_sh
         if (begin == end) continue;
         stage->first = s->order[begin];
         stage->last = s->order[end - 1];
-        const double results = results_time(s, k);
-        stage->time = s->cut[begin] + s->before[end] - s->before[begin] + s->cut[end] + results;
-        out->time += s->cut[begin] + results;
+        stage->time = s->cut[begin] + s->before[end] - s->before[begin] + s->cut[end];
+        out->time += s->cut[begin];
         out->slowest = fmax(out->slowest, stage->time);
     }
 }
