@@ -90,7 +90,7 @@ static void print_stages(const json_t *stages, FILE *to) {
     for (size_t i = 0; i < json_array_size(stages); i++) {
         const json_t *one = json_array_get(stages, i);
         const long long nodes = (long long)json_number(one, "nodes");
-        fprintf(to, "            rank %zu: %lld nodes", i, nodes);
+        fprintf(to, "            rank %lld: %lld nodes", (long long)json_number(one, "rank"), nodes);
         if (nodes > 0)
             fprintf(to, ", %s to %s, %.3f ms", json_text(one, "first"), json_text(one, "last"),
                     number(one, "us") / 1e3);

@@ -696,14 +696,17 @@ static void add_symbols(struct tables *t, struct ig_graph *imported, struct ig_p
     plan->n_symbols = t->slots.symbols.count;
 }
 
-/* Outputs of all ranks have the types of the first one's: what the ranks' own rules infer may be written in other forms. */
+/* Outputs of all ranks have the types of the first one's: what the ranks' own rules infer may be written in other forms. One of
+ * which a rank has nothing stays so. */
 static void take_tensors(struct tables *t, uint32_t first, uint32_t subplan) {
     const struct ig_subplan *a = &t->subplans.at[first], *b = &t->subplans.at[subplan];
+    const ig_slot nothing = ig_slots_get(&t->slots, ig_dim_const(t->dims, 0));
     for (uint32_t i = 0; i < a->n_outputs; i++) {
         struct ig_plan_tensor *to = &t->tensors.at[b->outputs + i];
-        uint32_t buffer = to->buffer;
+        const struct ig_plan_tensor own = *to;
         *to = t->tensors.at[a->outputs + i];
-        to->buffer = buffer;
+        to->buffer = own.buffer;
+        if (own.rank > 0 && own.dims[0] == nothing) to->dims[0] = nothing;
     }
 }
 
@@ -741,7 +744,7 @@ static void add_ranks(struct tables *t, const struct ig_rank_graph *graphs, uint
         find_parts(t, graphs, i);
         uint32_t subplan = build_level(t, graphs[i].graph, true, IG_PLAN_NONE);
         ranks[i] = (struct ig_plan_rank){.ranks = graphs[i].ranks, .rank = graphs[i].rank, .subplan = subplan};
-        take_tensors(t, 0, subplan);
+        if (i > 0) take_tensors(t, 0, subplan);
     }
     plan->ranks = ranks;
     plan->n_ranks = t->has_ranks ? count : 0;

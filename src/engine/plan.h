@@ -169,8 +169,8 @@ struct ig_subplan {
 };
 
 /* Of an engine for several ranks: the main plan of a rank of so many. Ascending by both, every rank of a number of ranks. All
- * have the same inputs and outputs, whole on every rank, and those with one rank have no collectives. Subplan 0 is the first
- * one's. */
+ * have the same inputs and outputs, whole on every rank, and those with one rank have no collectives; but of an output that
+ * only rank 0 computes, the first axis is 0 on others. Subplan 0 is the first one's. */
 struct ig_plan_rank {
     uint32_t ranks, rank;
     uint32_t subplan;

@@ -417,7 +417,7 @@ static void test_memory(void **state) {
     expect_decision(whole, NULL, NULL, "none");
     expect_decision(whole - 1, NULL, NULL, "tensor");
     expect_decision(whole, "throughput", NULL, "replicas");
-    expect_decision(whole - 1, "throughput", NULL, "tensor");
+    expect_decision(whole - 1, "throughput", NULL, "pipeline");
     expect_decision(whole, "throughput", "none", "none");
     expect_decision(whole - 1, NULL, "none",
                     "no plan for 2 ranks fits 0.132 MB of memory each: 'none' needs 0.132 MB, of which weights are "

@@ -1,7 +1,7 @@
 /*
  * Random networks that ranks compute together, through the whole compiler and the runtime, against the reference evaluator: each
  * is an engine with plans for two, three and four ranks, which run as threads of a context, and as members of a group, of which
- * each has the whole results, with the same bits. Inputs are small whole numbers; where all steps are exact, results must be
+ * each has the whole results, with the same bits; but where they are stages of a pipeline, others than rank 0 may have nothing. Inputs are small whole numbers; where all steps are exact, results must be
  * equal. Runs have several sizes of the symbols, also smaller ones than there are ranks, and are repeated.
  *
  *     random_ranks_test [--target TARGET] [FIRST [COUNT]]
@@ -23,7 +23,7 @@ enum { NETWORKS = 12, MAX_INPUTS = 2, MAX_OUTPUTS = 2, BINDINGS = 3, TURNS = BIN
 
 static const unsigned degrees[] = {2, 3, 4};
 /* Ways to divide the networks, in turn. */
-static const char *const ways[] = {"tensor", "mixed", "batch", "pipeline"};
+static const char *const ways[] = {"pipeline", "tensor", "mixed", "batch"};
 
 struct trial {
     uint64_t seed;
@@ -66,11 +66,15 @@ static void choose_sizes(struct trial *t, int binding) {
     t->m.sizes[1] = lengths[(r / 5 + 2 * (uint64_t)binding) % 6];
 }
 
+static const char *way_of(const struct trial *t) {
+    return ways[t->seed % 4];
+}
+
 static void build(struct trial *t) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     options.ranks = degrees;
     options.n_ranks = sizeof degrees / sizeof *degrees;
-    options.sharding = ways[t->seed % 4];
+    options.sharding = way_of(t);
     options.opt_level = t->seed % 5 == 3 ? 1 : 3;
     options.jobs = 1;
     options.target = target;
@@ -85,6 +89,7 @@ static void build(struct trial *t) {
 struct runner {
     struct trial *t;
     unsigned rank, ranks;
+    bool is_pipeline;
     const char *meeting; /* NULL: the ranks are threads of the context */
     pthread_t thread;
     void *results[TURNS][MAX_OUTPUTS];
@@ -179,6 +184,8 @@ static void compare(struct runner *r, const struct runner *first) {
             const struct ingot_tensor *got = &r->tensors[k][o];
             const struct ingot_tensor *again = k == BINDINGS ? &r->tensors[0][o] : got;
             size_t size = (size_t)ingot_tensor_elements(got) * ingot_dtype_size(got->dtype);
+            if (r->is_pipeline && r->meeting && r->rank > 0 && got->rank > 0 && got->dims[0] == 0)
+                continue; /* rank 0 has it */
             if (!tensors_agree(got, &t->expected[k % BINDINGS][o], &tolerance, difference, sizeof difference))
                 ig_raise(t->m.job, INGOT_INTERNAL, "rank %u of %u %s, sizes %d%s: %s", r->rank, r->ranks, how, k,
                          t->m.exact ? ", exact" : "", difference);
@@ -200,7 +207,8 @@ static void check_ranks(struct trial *t, unsigned ranks) {
     snprintf(meeting, sizeof meeting, "/tmp/ingot-random-ranks-%d-%u", (int)getpid(), meetings++);
     run(&context);
     for (unsigned r = 0; r < ranks; r++) {
-        members[r] = (struct runner){.t = t, .rank = r, .ranks = ranks, .meeting = meeting};
+        members[r] = (struct runner){
+            .t = t, .rank = r, .ranks = ranks, .is_pipeline = strcmp(way_of(t), "pipeline") == 0, .meeting = meeting};
         if (pthread_create(&members[r].thread, NULL, run, &members[r])) abort();
     }
     for (unsigned r = 0; r < ranks; r++)
@@ -259,7 +267,7 @@ static bool try_one(uint64_t seed, char *out_text, size_t size) {
     ig_job_init(&job, &ig_libc_allocator);
     enum ingot_status status = ig_job_run(&job, try_network, &t, &error);
     if (status != INGOT_OK)
-        snprintf(out_text, size, "network %llu by %s: %.800s", (unsigned long long)seed, ways[seed % 3], error.message);
+        snprintf(out_text, size, "network %llu by %s: %.800s", (unsigned long long)seed, ways[seed % 4], error.message);
     ig_job_deinit(&job);
     return status == INGOT_OK;
 }

@@ -87,13 +87,14 @@ static void put_divisions(struct ig_text *t, const struct ig_sharding *s) {
     ig_text_add(t, "]");
 }
 
-/* What each rank of a pipeline does. */
+/* A pipeline's stages, from the first on. */
 static void put_stages(struct ig_text *t, const struct ig_sharding *s) {
     const struct ig_shard_result *result = &s->considered[s->chosen].result;
     ig_text_add(t, "\"stages\": [");
     for (int r = 0; r < s->ranks; r++) {
         const struct ig_shard_stage *stage = &result->stages[r];
-        ig_text_printf(t, "%s\n      {\"nodes\": %u, \"us\": %.1f", r ? "," : "", stage->nodes, stage->time);
+        ig_text_printf(t, "%s\n      {\"rank\": %d, \"nodes\": %u, \"us\": %.1f", r ? "," : "", stage->rank,
+                       stage->nodes, stage->time);
         for (int k = 0; k < 2 && stage->nodes > 0; k++) {
             const struct ig_node *n = &s->graph->nodes.at[k ? stage->last : stage->first];
             ig_text_add(t, k ? ", \"last\": " : ", \"first\": ");

@@ -31,8 +31,9 @@ enum {
     IG_SEED_WIDTHS = 4, /* with TENSOR: tables may be divided within their rows, if they are not tied */
 };
 
-/* What a rank of a pipeline does. */
+/* A stage of a pipeline. */
 struct ig_shard_stage {
+    int rank;
     uint32_t nodes;
     ig_node_id first, last; /* if there are any */
     double time;            /* with what it exchanges */
@@ -44,7 +45,7 @@ struct ig_shard_result {
     double computing;              /* of that, without collectives */
     uint32_t divided;              /* nodes */
     uint32_t untied;               /* tables that IG_SEED_WIDTHS is of use to */
-    struct ig_shard_stage *stages; /* of a pipeline, by rank; else NULL */
+    struct ig_shard_stage *stages; /* of a pipeline, as many as ranks; else NULL */
     double slowest;                /* of them: what each further run takes if there are as many under way as stages */
 };
 

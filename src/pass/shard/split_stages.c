@@ -16,7 +16,15 @@ static int place_of(const struct splitter *s, ig_value v) {
     return info->node == IG_NO_NODE || info->is_const ? IG_EVERY_RANK : s->plan->places[info->node];
 }
 
-/* What a rank has to gather: the value along an axis of it, or nothing. */
+/* Of such a type, but for none of the first axis's elements. */
+static ig_value nothing_of(struct splitter *s, enum ingot_dtype dtype, const ig_dim *shape, int rank) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = i == 0 ? ig_dim_const(s->to->dims, 0) : shape[i];
+    return ig_build_broadcast(s->to, ig_build_scalar(s->to, dtype, 0), dims, rank);
+}
+
+/* Gathers the value from the rank that has it. */
 static ig_value send(struct splitter *s, ig_value v) {
     struct ig_dims *dims = s->to->dims;
     const struct ig_type type = *ig_type_of(s->from, v);
@@ -28,12 +36,10 @@ static ig_value send(struct splitter *s, ig_value v) {
         shape[i] = type.dim[i];
     for (int r = 0; r < ranks; r++)
         parts[r] = r == place ? shape[0] : nothing;
-    if (place == s->rank) {
+    if (place == s->rank)
         part = ig_build_reshape(s->to, s->own[v], shape, rank);
-    } else {
-        shape[0] = nothing;
-        part = ig_build_broadcast(s->to, ig_build_scalar(s->to, type.dtype, 0), shape, rank);
-    }
+    else
+        part = nothing_of(s, type.dtype, shape, rank);
     ig_value all = ig_build_all_gather(s->to, part, s->collectives++, s->rank, 0, parts, ranks);
     return ig_build_reshape(s->to, all, type.dim, type.rank);
 }
@@ -67,6 +73,13 @@ static void split_node(struct splitter *s, ig_node_id id) {
     }
 }
 
+static ig_value result_of(struct splitter *s, const struct ig_port *port) {
+    const struct ig_type type = *ig_type_of(s->from, port->value);
+    const bool stays = place_of(s, port->value) == 0 && type.rank > 0 && port->updates == 0;
+    if (!stays || s->sent[port->value] != IG_NO_VALUE) return value_at(s, port->value, IG_EVERY_RANK);
+    return s->rank == 0 ? s->own[port->value] : nothing_of(s, type.dtype, type.dim, type.rank);
+}
+
 struct ig_graph *ig_shard_split_stages(struct ig_graph *g, const struct ig_shard_plan *plan, int rank) {
     struct splitter s = {.from = g, .plan = plan, .rank = rank};
     s.to = ig_graph_create(g->job, g->dims);
@@ -84,6 +97,6 @@ struct ig_graph *ig_shard_split_stages(struct ig_graph *g, const struct ig_shard
         split_node(&s, id);
     ig_build_origin(s.to, NULL);
     for (uint32_t i = 0; i < g->outputs.count; i++)
-        ig_build_port(s.to, &g->outputs.at[i], value_at(&s, g->outputs.at[i].value, IG_EVERY_RANK));
+        ig_build_port(s.to, &g->outputs.at[i], result_of(&s, &g->outputs.at[i]));
     return ig_rewrite(s.to, NULL, NULL, NULL); /* without constants of other stages, and with bodies of its own */
 }

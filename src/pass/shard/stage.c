@@ -22,10 +22,9 @@ struct staging {
     int *places;       /* by node: IG_EVERY_RANK, or at first anything else */
     ig_node_id *order; /* the nodes that belong to stages */
     uint32_t count;    /* of `order` */
-    /* By place between nodes of `order`: the time of those before it, with what their results take to send; to exchange what crosses
-     * it; and what is against a cut there. */
-    double *before, *cut, *avoided;
-    double computing; /* all of `order`, without what is exchanged */
+    /* By place between nodes of `order`: the time of those before it; to send their results; to exchange what crosses it; and what is
+     * against a cut there. */
+    double *before, *results, *cut, *avoided;
 };
 
 static double node_time(const struct staging *s, ig_node_id id) {
@@ -80,7 +79,7 @@ static bool is_staged(const struct staging *s, ig_node_id id) {
     return s->places[id] != IG_EVERY_RANK;
 }
 
-/* Results are sent to all. */
+/* To send results of the node to all. */
 static double results_time(const struct staging *s, ig_node_id id) {
     double time = 0;
     for (uint32_t i = 0; i < s->g->outputs.count; i++)
@@ -94,9 +93,8 @@ static void find_order(struct staging *s) {
         bool is_const = n->n_out == 0 || ig_info(s->g, n->out)->is_const;
         s->places[id] = is_const || belongs_to_all(s, id) ? IG_EVERY_RANK : 0;
         if (!is_staged(s, id)) continue;
-        const double computing = node_time(s, id);
-        s->computing += computing;
-        s->before[s->count + 1] = s->before[s->count] + computing + results_time(s, id);
+        s->before[s->count + 1] = s->before[s->count] + node_time(s, id);
+        s->results[s->count + 1] = s->results[s->count] + results_time(s, id);
         s->order[s->count++] = id;
     }
 }
@@ -132,6 +130,13 @@ static void find_cuts(struct staging *s) {
     }
 }
 
+/* A stage with what it exchanges; the last one sends no results. */
+static double stage_time(const struct staging *s, int stage, uint32_t begin, uint32_t end) {
+    if (begin == end) return 0;
+    const double results = stage < s->ranks - 1 ? s->results[end] - s->results[begin] : 0;
+    return s->cut[begin] + s->before[end] - s->before[begin] + results + s->cut[end];
+}
+
 /* Ends of stages that make the slowest one fastest: for each number of stages and each end, the best end of the one before. */
 static void find_ends(const struct staging *s, uint32_t *out_ends) {
     const uint32_t n = s->count + 1;
@@ -146,8 +151,7 @@ static void find_ends(const struct staging *s, uint32_t *out_ends) {
             next[end] = INFINITY;
             for (uint32_t begin = may_be_empty ? end + 1 : end; begin-- > 0;) {
                 const double computing = s->before[end] - s->before[begin];
-                const double cuts = s->cut[begin] + s->avoided[begin] + s->cut[end] + s->avoided[end];
-                const double stage = begin < end ? computing + cuts : 0;
+                const double stage = stage_time(s, k, begin, end) + s->avoided[begin] + s->avoided[end];
                 if (computing >= next[end]) break;
                 if (fmax(slowest[begin], stage) >= next[end]) continue;
                 next[end] = fmax(slowest[begin], stage);
@@ -165,16 +169,16 @@ static void find_ends(const struct staging *s, uint32_t *out_ends) {
 
 static void describe(const struct staging *s, const uint32_t *ends, struct ig_shard_result *out) {
     out->stages = IG_NEW_ARRAY(s->g->job, struct ig_shard_stage, (size_t)s->ranks);
-    out->computing = s->computing;
-    out->time = s->before[s->count];
+    out->computing = s->before[s->count];
+    out->time = out->computing + s->results[ends[s->ranks - 1]];
     for (int k = 0; k < s->ranks; k++) {
         const uint32_t begin = ends[k], end = ends[k + 1];
         struct ig_shard_stage *stage = &out->stages[k];
-        *stage = (struct ig_shard_stage){.nodes = end - begin};
+        *stage = (struct ig_shard_stage){.rank = s->ranks - 1 - k, .nodes = end - begin};
         if (begin == end) continue;
         stage->first = s->order[begin];
         stage->last = s->order[end - 1];
-        stage->time = s->cut[begin] + s->before[end] - s->before[begin] + s->cut[end];
+        stage->time = stage_time(s, k, begin, end);
         out->time += s->cut[begin];
         out->slowest = fmax(out->slowest, stage->time);
     }
@@ -189,16 +193,17 @@ void ig_shard_stages(struct ig_graph *g, int ranks, const struct ig_range *range
     s.order = IG_NEW_ARRAY(g->job, ig_node_id, g->nodes.count + 1);
     s.before = IG_NEW_ARRAY(g->job, double, g->nodes.count + 2);
     s.avoided = IG_NEW_ARRAY(g->job, double, g->nodes.count + 2);
+    s.results = IG_NEW_ARRAY(g->job, double, g->nodes.count + 2);
     s.cut = IG_NEW_ARRAY(g->job, double, g->nodes.count + 2);
     uint32_t *ends = IG_NEW_ARRAY(g->job, uint32_t, (size_t)ranks + 1);
     find_order(&s);
     find_cuts(&s);
     find_ends(&s, ends);
+    describe(&s, ends, out);
     for (int k = 0; k < ranks; k++) {
         for (uint32_t p = ends[k]; p < ends[k + 1]; p++)
-            s.places[s.order[p]] = k;
+            s.places[s.order[p]] = out->stages[k].rank;
     }
     out->plan.divisions = IG_NEW_ARRAY(g->job, const struct ig_division *, g->nodes.count + 1);
     out->plan.places = s.places;
-    describe(&s, ends, out);
 }

@@ -2,6 +2,10 @@
  * Stages of a pipeline: nodes are divided among ranks, instead of what they compute. A rank has the weights of its nodes alone.
  * A value that another rank reads is gathered from the one rank that has it: an all-gather of which the others' parts are empty.
  *
+ * The last stage is rank 0's, so that a context of several ranks, whose results are those of rank 0, has them at once. They are not
+ * sent to the others, where they are tensors with none of their first axis's elements: so a rank is done when its stage is, and its
+ * next run overlaps with this one's later stages. Results of other stages, scalars, and what is stored in an input are sent to all.
+ *
  * Nodes follow in the order of the graph, which is cut where the slowest stage is fastest, with what values cost that cross the
  * cuts. What follows from inputs for less than it takes to send it (masks, positions) belongs to no stage: every rank that reads
  * it computes it.
