@@ -136,6 +136,7 @@ static void run_passes(struct build *b) {
             s->graphs[r] = b->ranks.at[first++].graph;
         ig_sharding_verify(s);
         ig_shard_agree(s->graphs, s->ranks, &b->target.target);
+        ig_shard_pair(s->graphs, s->ranks, &b->target.target);
     }
 }
 

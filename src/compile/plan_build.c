@@ -404,6 +404,28 @@ static void add_exchange(struct level *l, const struct ig_region *region, struct
     IG_PUSH(t->job, &t->alternatives, other);
 }
 
+/* What one rank sends to another. The others send it nothing, which is no exchange, but each region has a step. */
+static void add_pair_step(struct level *l, const struct ig_region *region) {
+    struct tables *t = l->t;
+    const struct ig_node n = l->g->nodes.at[region->anchor];
+    const int own = (int)ig_attr_int(l->g, &n, IG_ATTR_rank), from = ig_gathers_from(l->g, &n), to = region->reader - 1;
+    const bool sends = own != to;
+    const struct ig_collective what = {.kind = sends ? IG_SEND : IG_RECEIVE,
+                                       .dtype = (uint32_t)ig_type_of(l->g, n.out)->dtype,
+                                       .peer = (uint32_t)(own == from ? to : from)};
+    const ig_value given = sends ? n.in[0] : n.out;
+    struct ig_plan_step step = begin_step(l, IG_STEP_COLLECTIVE);
+    step.kernel = collective_entry(t, &what);
+    add_operand(l, sends ? given : IG_NO_VALUE);
+    add_operand(l, sends ? IG_NO_VALUE : given);
+    IG_PUSH(t->job, &t->dim_table, ig_slots_get(&t->slots, ig_dim_const(t->dims, 1)));
+    IG_PUSH(t->job, &t->dim_table, ig_slots_get(&t->slots, ig_type_elements(t->dims, ig_type_of(l->g, given))));
+    for (int r = 0; r < ig_attr(l->g, &n, IG_ATTR_parts)->count; r++)
+        IG_PUSH(t->job, &t->dim_table, ig_slots_get(&t->slots, ig_dim_const(t->dims, 0)));
+    finish_step(l, &step, region_label(l->g, region));
+    IG_PUSH(t->job, &l->steps, step);
+}
+
 static void add_collective_step(struct level *l, const struct ig_region *region) {
     const struct ig_node n = l->g->nodes.at[region->anchor];
     const struct ig_collective what = ig_exchange_collective(l->g, &n);
@@ -428,7 +450,10 @@ static void add_step(struct level *l, const struct ig_region *region) {
     if (region->family == IG_FAMILY_CONTROL) {
         add_control_step(l, region);
     } else if (region->family == IG_FAMILY_COLLECTIVE) {
-        add_collective_step(l, region);
+        if (region->reader)
+            add_pair_step(l, region);
+        else
+            add_collective_step(l, region);
     } else {
         add_kernel_step(l, region);
     }

@@ -96,7 +96,8 @@ enum ig_plan_step_kind {
     IG_STEP_LOOP,
     /* Collective `kernel` of the ranks (base/collective.h) from operand 0 to operand 1, of which a send has only the first
      * and a receive only the second; the other is IG_PLAN_NONE. The dims are its outer and its inner size, then the part of
-     * each rank. All ranks' plans have the same collectives in the same order. Its alternatives are kernels for GPUs that reach
+     * each rank. All ranks' plans have the same collectives in the same order, but that of two ranks is a send of nothing on the
+     * others. Its alternatives are kernels for GPUs that reach
      * each other's memory, with the seat as last operand and the number of the collective among the plan's as first dim; the runtime
      * chooses. The first has these operands otherwise. The second does what this step and the next, a kernel, do: its second dim is the number
      * of lines of the message, and its tiles that of rows, both of which have to fit (base/window.h). It needs not write operand 1. */

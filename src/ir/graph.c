@@ -130,6 +130,15 @@ bool ig_gathers_from_one(const struct ig_graph *graph, const struct ig_node *nod
     return some <= 1 && parts->count > 1;
 }
 
+int ig_gathers_from(const struct ig_graph *graph, const struct ig_node *node) {
+    const struct ig_attr *parts = ig_attr(graph, node, IG_ATTR_parts);
+    for (int i = 0; i < parts->count; i++) {
+        int64_t part;
+        if (!ig_dim_is_const(graph->dims, parts->dims[i], &part) || part > 0) return i;
+    }
+    return 0;
+}
+
 uint32_t *ig_graph_use_counts(struct ig_graph *graph) {
     uint32_t *counts = IG_NEW_ARRAY(graph->job, uint32_t, graph->values.count);
     for (ig_node_id id = 0; id < graph->nodes.count; id++) {

@@ -207,6 +207,9 @@ struct ig_region {
     /* COLLECTIVE: a region that computes what this one and the next do together, and stores the collective's result only if
      * others read it: a kernel may run in place of both (pass/fuse/exchanges.h). NULL: none. Its nodes belong to them. */
     const struct ig_region *joined;
+    /* COLLECTIVE that gathers from one rank: 1 + the only other rank that reads it, so that these two exchange it and the others take no
+     * part; 0: all do. */
+    int reader;
 };
 
 /* Two dims that a shape rule assumed equal without proof: a model adds f32[n] to f32[m]. They are checked when the
@@ -263,6 +266,7 @@ static inline int64_t ig_attr_int(const struct ig_graph *graph, const struct ig_
 }
 /* Is it an all-gather of a value that one rank has? The others' parts are empty. */
 bool ig_gathers_from_one(const struct ig_graph *graph, const struct ig_node *node);
+int ig_gathers_from(const struct ig_graph *graph, const struct ig_node *node); /* that rank; 0 if all are empty */
 
 void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b);
 /* For a model's main graph: narrows the ranges of symbols by the assumptions (n == min(n, 512): n is at most 512). */

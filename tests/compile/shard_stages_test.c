@@ -159,8 +159,40 @@ static void test_weights(void **state) {
     drop(&b);
 }
 
+/* What a rank exchanges with which other, of a plan for three: " send 1", " send nothing". */
+static void describe(const struct ig_plan *p, uint32_t rank, char *out, size_t size) {
+    const struct ig_subplan *sub = &p->subplans[ig_plan_rank_subplan(p, 3, rank)];
+    size_t length = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < sub->n_steps; i++) {
+        const struct ig_plan_step *step = &p->steps[sub->steps + i];
+        if (step->kind != IG_STEP_COLLECTIVE) continue;
+        const struct ig_collective *c = &p->collectives[step->kernel];
+        const ig_slot inner = p->dims[step->dims + 1];
+        const struct ig_shape_instr *instr = inner < p->n_symbols ? NULL : &p->instrs[inner - p->n_symbols];
+        const bool nothing = instr && instr->op == IG_SHAPE_CONST && instr->value == 0;
+        length += (size_t)snprintf(out + length, size - length, " %s %s", ig_collective_name(c->kind),
+                                   nothing ? "nothing" : (const char *const[]){"0", "1", "2"}[c->peer]);
+        assert_true(length < size);
+    }
+}
+
+/* On processors, neighbours exchange; the others do not wait for them. */
+static void test_pairs(void **state) {
+    static const unsigned ranks[] = {3};
+    static const char *const expected[] = {" send nothing receive 1", " receive 2 send 0", " send 1 send nothing"};
+    struct built b;
+    char found[100];
+    build(&b, ranks, 1);
+    for (uint32_t r = 0; r < 3; r++) {
+        describe(&b.file.plan, r, found, sizeof found);
+        assert_string_equal(found, expected[r]);
+    }
+    drop(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut), cmocka_unit_test(test_narrow),
-                                       cmocka_unit_test(test_weights)};
+                                       cmocka_unit_test(test_weights), cmocka_unit_test(test_pairs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
