@@ -261,7 +261,7 @@ struct ingot_build_options {
     const unsigned *ranks;
     size_t n_ranks;
     /* How the network is divided among ranks: "auto" (or NULL), whatever is estimated to be fastest; "none", "batch", "tensor",
-     * "mixed" or "pipeline". */
+     * "mixed", or "pipeline": stages, whose results only rank 0 has. */
     const char *sharding;
     /* The same for parts of the network (docs/distributed.md): "PATTERN=HOW", with patterns as for precision_of; HOW is "auto", "whole"
      * (on every rank), "divided", "batch", "columns", "rows", or "axis0" and so on, of the node's result. The last match
