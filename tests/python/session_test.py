@@ -61,7 +61,7 @@ class Engines(unittest.TestCase):
         image = np.random.default_rng(1).random((5, 1, 8, 8), np.float32)
         reference, = ingot.Model(DIGITS).evaluate(image)
         path = self.folder / "ranks.ingot"
-        for sharding in ("tensor", "batch"):
+        for sharding in ("tensor", "batch", "pipeline"):
             engine = ingot.compile(DIGITS, path=path, ranks=[1, 3], sharding=sharding)
             np.testing.assert_allclose(engine(image=image), reference, rtol=1e-4, atol=1e-6)
             for ranks in (0, 1, 3):
@@ -90,13 +90,13 @@ class Engines(unittest.TestCase):
 
         x = np.random.default_rng(3).standard_normal((5, 64), np.float32)
         (first, old), (second, new) = network(1), network(2)
-        engine, other = (ingot.compile(m, ranks=[1, 2, 4], sharding="tensor", shard_of={"*": "auto"})
-                         for m in (first, second))
-        before = engine(x)
-        self.assertFalse(np.array_equal(before, other(x)))
-        for weights, expected in ((new, other(x)), (old, before), (new, other(x))):
-            engine.refit(weights)
-            np.testing.assert_array_equal(engine(x), expected)
+        for options in ({"sharding": "tensor", "shard_of": {"*": "auto"}}, {"sharding": "pipeline"}):
+            engine, other = (ingot.compile(m, ranks=[1, 2, 4], **options) for m in (first, second))
+            before = engine(x)
+            self.assertFalse(np.array_equal(before, other(x)))
+            for weights, expected in ((new, other(x)), (old, before), (new, other(x))):
+                engine.refit(weights)
+                np.testing.assert_array_equal(engine(x), expected)
 
     def test_ranks_of_pickled_engines(self):
         image = np.random.default_rng(2).random((1, 1, 8, 8), np.float32)

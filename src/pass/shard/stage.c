@@ -10,8 +10,8 @@ enum { SMALL_CONSTANTS = 64 << 10 };
 /* More than any network takes, in microseconds: of a value that stages shall not be sent. */
 #define IG_AVOIDED 1e9
 
-/* Of the network's time, what a cut within a node of the model may gain: it tears apart what is one kernel. */
-#define IG_WITHIN 0.005
+/* Of the network's time, what a cut must gain that may tear apart what is one kernel. */
+#define IG_WITHIN 0.02
 
 struct staging {
     struct ig_graph *g;
@@ -105,8 +105,14 @@ static bool is_avoided(const struct staging *s, ig_value v) {
     return r && (r->large || r->statistic || r->quantized || r->rounded || r->small);
 }
 
-static bool is_same_origin(const struct ig_node *a, const struct ig_node *b) {
-    return a->origin && b->origin && strcmp(a->origin, b->origin) == 0;
+/* Does a cut between these two tear apart what may be one kernel: parts of a node of the model, or what an elementwise operator or a view does
+ * to the result right before it? */
+static bool belong_together(const struct ig_node *a, const struct ig_node *b) {
+    bool reads = false;
+    for (uint32_t i = 0; i < b->n_in; i++)
+        reads |= b->in[i] != IG_NO_VALUE && b->in[i] - a->out < a->n_out;
+    return (reads && (ig_op_info(b->op)->is_map || ig_op_info(b->op)->family == IG_FAMILY_VIEW)) ||
+           (a->origin && b->origin && strcmp(a->origin, b->origin) == 0);
 }
 
 /* What crosses each place, from the node that gives a value to the last one that reads it. */
@@ -125,7 +131,7 @@ static void find_cuts(struct staging *s) {
                 s->avoided[at] += is_avoided(s, v) ? IG_AVOIDED : 0;
             }
         }
-        if (p > 0 && is_same_origin(n, &s->g->nodes.at[s->order[p - 1]]))
+        if (p > 0 && belong_together(&s->g->nodes.at[s->order[p - 1]], n))
             s->avoided[p] += IG_WITHIN * s->before[s->count];
     }
 }
