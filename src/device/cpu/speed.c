@@ -146,12 +146,13 @@ static void measure_products(struct ig_pool *pool, char *results, uint64_t featu
     const uint32_t n = ig_pool_size(pool);
     uint64_t *times = (uint64_t *)(results + (size_t)LINE * n);
     struct task task = {pool, wide ? timed_16 : timed_8, {results, times}, {STEPS}, n};
+    const size_t apart = LINE / sizeof *times;
     double done = (double)STEPS * SUMS * (wide ? 16 : 8), rate = 0;
     for (uint32_t i = 0; i < n; i++)
-        times[LINE / sizeof *times * i] = 0;
+        times[apart * i] = 0;
     shortest(&task, ROUNDS);
     for (uint32_t i = 0; i < n; i++) /* a thread in whose place another one did its tile has no time */
-        rate += times[LINE / sizeof *times * i] ? 1e3 * done / (double)times[LINE / sizeof *times * i] : 0;
+        rate += times[apart * i] ? 1e3 * done / (double)times[apart * i] : 0;
     if (rate == 0) return;
     const double faster = rate / m->rate[IG_UNIT_F32];
     for (int u = 0; u < IG_UNIT_COUNT; u++)
