@@ -67,6 +67,11 @@ static const struct layer layers[] = {
     {"depthwise 14 3x3 576", 14, 14, 576, 576, 3, 1, 576, false},
     {"depthwise 14 5x5 672", 14, 14, 672, 672, 5, 1, 672, false},
     {"depthwise 7 3x3 960", 7, 7, 960, 960, 3, 1, 960, false},
+    {"resnext 56 3x3 32x4", 56, 56, 128, 128, 3, 1, 32, false},
+    {"resnext 56 3x3/2 32x8", 56, 56, 256, 256, 3, 2, 32, false},
+    {"resnext 28 3x3 32x8", 28, 28, 256, 256, 3, 1, 32, false},
+    {"resnext 14 3x3 32x16", 14, 14, 512, 512, 3, 1, 32, false},
+    {"resnext 7 3x3 32x32", 7, 7, 1024, 1024, 3, 1, 32, false},
     {"square 256x256x256", 0, 256, 256, 256, 1, 1, 1, false},
     {"square 512x512x512", 0, 512, 512, 512, 1, 1, 1, false},
     {"square 1024x1024x1024", 0, 1024, 1024, 1024, 1, 1, 1, false},
@@ -164,25 +169,39 @@ static bool is_paired(const struct layer *l) {
 }
 
 static ig_value build_conv(struct ig_graph *g, const struct settings *s, const struct layer *l, ig_value x, int nr) {
-    bool depthwise = l->groups > 1, pairs = is_paired(l);
-    int64_t pad = l->kernel / 2, panels = (l->out + nr - 1) / nr, two[2] = {l->kernel, pairs ? 4 : l->kernel};
-    int64_t packed[] = {1, panels, two[0], two[1], l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
+    int64_t per = l->in / l->groups;
+    bool depthwise = per == 1,
+         in_rows = l->groups > 1 && nr / 2 % per == 0 && s->type != INGOT_U8 && s->type != INGOT_I8;
+    bool pairs = is_paired(l);
+    int64_t pad = l->kernel / 2, panels = (l->out / l->groups + nr - 1) / nr,
+            two[2] = {l->kernel, pairs ? 4 : l->kernel};
+    int64_t packed[] = {l->groups, panels, two[0], two[1], per, nr}, plain[] = {l->kernel, l->kernel, l->in};
+    int64_t rows[] = {l->kernel, l->kernel, per, l->out};
     enum ingot_dtype type = is_byte(s->type) ? INGOT_I8 : s->type;
     int64_t lines[] = {(l->kernel + 3) / 4, l->kernel, (l->in + 15) / 16 * 16, 4};
     bool dots = type == INGOT_I8;
     ig_value in[3] = {x, IG_NO_VALUE, weights_of(g, sum_type(s), 1, &l->out)};
     if (depthwise)
         in[1] = dots ? weights_of(g, type, 4, lines) : weights_of(g, type, 3, plain);
+    else if (in_rows)
+        in[1] = weights_of(g, type, 4, rows);
     else
         in[1] = packed_weights(g, s, 4, packed);
     ig_dim before[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pairs ? 2 : pad)};
     ig_dim after[2] = {before[0], ig_dim_const(g->dims, pairs ? 1 : pad)};
     int64_t strides[2] = {l->stride, pairs ? 1 : l->stride}, ones[2] = {1, 1};
-    struct ig_attr attrs[] = {
-        ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),           ig_attr_of_dims(before, 2),
-        ig_attr_of_dims(after, 2),   ig_attr_of_int(l->groups),          ig_attr_of_dtype(sum_type(s)),
-        ig_attr_of_int(1),           ig_attr_of_int(depthwise ? 1 : nr), ig_attr_of_int(l->out),
-        ig_attr_of_ints(two, 2),     ig_attr_of_int(IG_MATH_EXACT),      ig_attr_of_int(0)};
+    struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2),
+                              ig_attr_of_ints(ones, 2),
+                              ig_attr_of_dims(before, 2),
+                              ig_attr_of_dims(after, 2),
+                              ig_attr_of_int(l->groups),
+                              ig_attr_of_dtype(sum_type(s)),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(depthwise || in_rows ? 1 : nr),
+                              ig_attr_of_int(l->out),
+                              ig_attr_of_ints(two, 2),
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     return ig_build_node(g, IG_OP_conv, in, 3, 1, attrs, none);
 }

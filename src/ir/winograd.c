@@ -63,7 +63,8 @@ int ig_winograd_of(const struct ig_graph *graph, const struct ig_node *conv) {
     const struct ig_attr *kernel = ig_attr(graph, conv, IG_ATTR_kernel);
     const struct ig_type *weights = ig_type_of(graph, conv->in[1]);
     int64_t positions;
-    /* The first spatial axis is 2, packed or not; packed depthwise weights are of rank 3. */
+    if (ig_attr_int(graph, conv, IG_ATTR_groups) != 1) return 0;
+    /* The first spatial axis is 2, packed or not. */
     if (kernel->count != 2 || kernel->ints[0] != IG_WINOGRAD_KERNEL || weights->rank < 4) return 0;
     return ig_dim_is_const(graph->dims, weights->dim[2], &positions) ? ig_winograd_of_positions(positions) : 0;
 }

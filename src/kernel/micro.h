@@ -50,6 +50,16 @@ enum ig_micro_kind {
      */
     IG_MICRO_DEPTHWISE,
     /*
+     * void NAME(long columns, const H *x, long x_row, const H *w, T *c, long kh, long first, long end, long channels)
+     *
+     * The same of groups of `group` channels, which vectors consist of, with described kw:
+     * c[i][ch] = sum over r < kh, t < kw, g < group of x[r*x_row + s*x_tap + ch - ch%group + g] * w[r*w_row + t*w_tap +
+     * g*w_tap/group + ch], where s = i*x_column + t*dilation is the column of x, of those with first <= s < end.
+     * Only `before` columns of x from 0 on and the last `after` can be others. channels is a multiple of group, and a
+     * vector's or more.
+     */
+    IG_MICRO_GROUPED,
+    /*
      * void NAME(long columns, const u8 *x, const i8 *w, i32 *c, long channels)
      *
      * The same of bytes: c[i][ch] = sum over r < kh, t < kw of
@@ -108,20 +118,21 @@ struct ig_micro {
     bool listed;                 /* GEMM of u8 without VNNI: see above */
     int tile_groups;             /* GEMM with AMX: `rows` from 16 to 32 are done by tiles, which take so many times
                                     `together` steps of the depth at once; k is a multiple of these. Else 0 */
-    uint64_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
+    uint64_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE, GROUPED: bit i if `columns`
                                     may be i; BLOCKS: bit r if r rows are computed together, 1 among them
                                     unless `rows` is known */
     uint32_t vectors;            /* GEMM: bit v is set if `vectors` may be v; DEPTHWISE_DOTS: if channels may be 4n + v
                                               vectors, v < 4 */
-    int nr;                      /* GEMM, PACK: elements per row of b and c; DEPTHWISE: of c */
+    int nr;                      /* GEMM, PACK: elements per row of b and c; DEPTHWISE, GROUPED: of c */
     int64_t lda;                 /* GEMM: constant lda; 0: use the argument */
     int64_t prefetch;            /* GEMM: prefetch distance of b in elements; 0: no prefetch */
     int64_t rate;                /* GEMM: see above; 0: there is no `next` */
     int64_t segments, jump;      /* GEMM: see above; segments 0 or 1: a is contiguous */
-    int64_t group, group_stride; /* GEMM with constant lda; group 0: none */
-    int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
+    int64_t group, group_stride; /* GEMM with constant lda; group 0: none. GROUPED: see above */
+    int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, GROUPED, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
-    int64_t kh, x_row, dilation;           /* DEPTHWISE_DOTS; x_column is in columns there */
+    int64_t kh, x_row, dilation;           /* DEPTHWISE_DOTS; x_column is in columns there, and of GROUPED */
+    int64_t before, after;                 /* GROUPED: see above */
     bool rounds;                           /* NARROW */
     bool largest;                          /* TOPK: largest first */
     int key_bytes;                         /* TOPK: element and index, 32 (8) or 64 (16) bits each */

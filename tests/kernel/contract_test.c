@@ -151,6 +151,12 @@ static const struct conv convs[] = {
     F32, .spatial = 2, .batch = n, .size = {h, w}, .in = c, .out = c, .kernel = {k, k}, .stride = {s, s}, \
          .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .groups = c, .last = true
 
+/* As many groups of `each` channels. */
+#define SQUARE(n, h, w, groups_, each, k, s, d, p)                                                                     \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = (groups_) * (each), .out = (groups_) * (each),                \
+         .kernel = {k, k}, .stride = {s, s}, .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .groups = groups_, \
+         .last = true
+
 static const struct conv depthwise[] = {
     {DEEP(1, 14, 14, 96, 3, 1, 1, 1), .bias = true, .relu = true},
     {DEEP(2, 15, 13, 24, 5, 2, 1, 2), .bias = true},
@@ -173,6 +179,22 @@ static const struct conv depthwise[] = {
      .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 6, .last = true}, /* three outputs per group */
     {F32, .spatial = 3, .batch = 1, .size = {4, 4, 5}, .in = 6, .out = 6, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
      .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {1, 1, 1}, .groups = 6, .last = true},
+    /* Groups of a few channels, several in a vector. */
+    {SQUARE(1, 14, 14, 32, 4, 3, 1, 1, 1), .bias = true, .relu = true},
+    {SQUARE(2, 15, 13, 12, 8, 3, 2, 1, 1), .bias = true, .residual = true},
+    {SQUARE(1, 9, 40, 11, 2, 5, 1, 1, 2), .bias = true}, /* a vector that overlaps the one before */
+    {SQUARE(1, 3, 3, 3, 16, 3, 1, 1, 1), .bias = true},
+    {SQUARE(1, 1, 1, 8, 4, 3, 1, 1, 1), .bias = true},  /* one output */
+    {SQUARE(1, 6, 7, 50, 4, 3, 1, 3, 4), .relu = true}, /* wider borders than windows */
+    {SQUARE(1, 3, 5, 8, 4, 3, 3, 2, 6), .bias = true},  /* windows wholly in the padding */
+    {SQUARE(1, 6, 20, 4, 4, 1, 2, 1, 0), .bias = true},
+    {SQUARE(-1, -2, -3, 8, 4, 3, 2, 1, 1), .bias = true},
+    {SQUARE(1, 4, 5, 33, 4, 3, 1, 1, 1), .bias = true}, /* the last channels less than a vector */
+    {SQUARE(1, 9, 9, 3, 2, 3, 1, 1, 1), .bias = true},  /* all less than one */
+    {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 48, .out = 48, .kernel = {31}, .stride = {1}, .dilation = {2},
+     .before = {30}, .after = {30}, .groups = 12, .last = true, .bias = true}, /* a long window */
+    {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 48, .out = 48, .kernel = {4}, .stride = {3}, .dilation = {1},
+     .before = {0}, .after = {3}, .groups = 24, .last = true, .bias = true},
     {.dtype = INGOT_F64,
      .acc = INGOT_F64,
      .spatial = 2,

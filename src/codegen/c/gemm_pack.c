@@ -101,6 +101,7 @@ void ig_c_micro(const struct ig_micro *micro, const struct ig_target *target, st
     case IG_MICRO_TOPK: ig_c_micro_topk(micro, target, text); break;
     case IG_MICRO_BLOCKS: ig_c_micro_blocks(micro, target, text); break;
     case IG_MICRO_DEPTHWISE: ig_c_micro_depthwise(micro, target, text); break;
+    case IG_MICRO_GROUPED: ig_c_micro_grouped(micro, target, text); break;
     case IG_MICRO_DEPTHWISE_DOTS: ig_c_micro_depthwise_dots(micro, target, text); break;
     case IG_MICRO_NARROW: ig_c_micro_narrow(micro, target, text); break;
     case IG_MICRO_WIDEN: ig_c_micro_widen(micro, target, text); break;

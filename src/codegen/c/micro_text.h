@@ -24,6 +24,7 @@ void ig_c_micro_interleave(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_topk(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_blocks(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+void ig_c_micro_grouped(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise_dots(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 /* Without VNNI: the functions for each number of columns. */
 void ig_c_micro_depthwise_pairs(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);

@@ -112,8 +112,9 @@ void ig_cuda_micro(const struct ig_micro *micro, const struct ig_target *target,
     case IG_MICRO_GEMM: print_gemm(micro, target, text); break;
     case IG_MICRO_PACK: print_pack(micro, text); break;
     case IG_MICRO_TOPK: print_topk(micro, text); break;
-    case IG_MICRO_BLOCKS:
     case IG_MICRO_DEPTHWISE: print_depthwise(micro, text); break;
+    case IG_MICRO_BLOCKS:
+    case IG_MICRO_GROUPED:
     case IG_MICRO_DEPTHWISE_DOTS:
     case IG_MICRO_INTERLEAVE:
     case IG_MICRO_LIST:

@@ -20,6 +20,7 @@ struct conv {
     int64_t before[MAX_SPATIAL], out_dims[MAX_SPATIAL], after[MAX_SPATIAL];
     int64_t groups, group, channels; /* input channels of a group */
     int64_t packed, together;        /* as in ops.def: NR and G, or 4 with lines together */
+    bool depthwise, in_rows;         /* packed = 1 in groups: [kernel..., C], or [kernel..., C/groups, M] */
     union ig_cell border;            /* an element beyond the edges */
     int winograd;                    /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
 };
@@ -75,6 +76,13 @@ static void conv_columns(const struct ig_contraction *base, int64_t k, int64_t f
         index[1] = channel;
         kernel_index(c, position, index + 2);
         ig_contract_load(base, c->w.dtype, ig_view_at(&c->w, index), c->w.strides[0] * size, n, out_cells);
+        return;
+    }
+    if (c->in_rows) { /* [kernel..., C/groups, M] */
+        kernel_index(c, position, index);
+        index[c->spatial] = channel;
+        index[c->spatial + 1] = c->group * c->base.columns + first;
+        ig_contract_load(base, c->w.dtype, ig_view_at(&c->w, index), c->w.strides[c->spatial + 1] * size, n, out_cells);
         return;
     }
     /* [groups, panels, kernel..., C/groups, NR], or [groups, panels, kernel..., C/groups/G, NR, G] */
@@ -149,15 +157,16 @@ static void convolve(struct ig_eval *ev, struct conv *c, const struct ig_view *b
 static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t columns) {
     int64_t want[INGOT_MAX_RANK + 2], panels = c->packed ? (columns + c->packed - 1) / c->packed : 0;
     int rank = 0;
-    bool depthwise_packed = c->packed == 1 && c->groups > 1;
+    bool in_panels = c->packed && !c->depthwise && !c->in_rows;
     if (!c->packed) want[rank++] = columns * c->groups, want[rank++] = c->channels;
-    if (c->packed && !depthwise_packed) want[rank++] = c->groups, want[rank++] = panels;
-    bool lines = depthwise_packed && c->together > 1;
+    if (in_panels) want[rank++] = c->groups, want[rank++] = panels;
+    bool lines = c->depthwise && c->together > 1;
     for (int i = 0; i < c->spatial; i++)
         want[rank++] = lines && i == 0 ? (c->kernel[0] + 3) / 4 : c->kernel[i] + (c->winograd ? c->winograd - 1 : 0);
-    if (depthwise_packed) want[rank++] = lines ? (c->groups + 15) / 16 * 16 : c->groups;
+    if (c->depthwise) want[rank++] = lines ? (c->groups + 15) / 16 * 16 : c->groups;
     if (lines) want[rank++] = c->together;
-    if (c->packed && !depthwise_packed) {
+    if (c->in_rows) want[rank++] = c->channels, want[rank++] = columns * c->groups;
+    if (in_panels) {
         want[rank++] = (c->channels + c->together - 1) / c->together, want[rank++] = c->packed;
         if (c->together > 1) want[rank++] = c->together;
     }
@@ -205,7 +214,10 @@ IG_EVAL(conv) {
     c.winograd = ig_winograd_of(graph, node);
     bool together = c.packed > 0 && c.w.rank == x.rank + 3;
     c.together = together && c.w.dims[x.rank + 2] > 0 ? c.w.dims[x.rank + 2] : 1;
-    if (c.packed == 1 && x.rank == 4 && c.w.rank == 4) c.together = 4;
+    if (c.packed == 1 && x.rank == 4 && c.w.rank == 4 && c.w.dtype == INGOT_I8) c.together = 4;
+    bool unpanelled = c.packed == 1 && ig_attr_int(graph, node, IG_ATTR_groups) > 1;
+    c.in_rows = unpanelled && c.w.rank == x.rank && c.together == 1;
+    c.depthwise = unpanelled && !c.in_rows;
     conv_shape(ev, graph, node, &c);
     c.base.result = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_acc);
     c.border.f = (double)ig_attr_int(graph, node, IG_ATTR_border); /* of bytes, which are summed as double; else 0 */
@@ -221,7 +233,7 @@ IG_EVAL(conv) {
     } else if (ig_view_elements(&out[0]) != 0) {
         bool as_double = ig_cells_are_float(c.x.dtype) || ingot_dtype_size(c.x.dtype) <= 2;
         bool one = c.packed == 0 && c.channels == 1 && c.base.columns == 1 && as_double;
-        (c.packed == 1 || one ? depthwise : convolve)(ev, &c, bias, &out[0]);
+        (c.depthwise || one ? depthwise : convolve)(ev, &c, bias, &out[0]);
     }
     if (!last) out[0] = ig_view_move_channels(&out[0], false);
 }

@@ -232,20 +232,21 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
         ig_infer_fail(x, "%s channels cannot be split into %lld groups", ig_infer_dim_text(x, channels),
                       (long long)groups);
     ig_dim per_group = ig_dim_div(d, channels, ig_dim_const(d, groups));
-    bool depthwise = width == 1 && groups > 1;
-    if (depthwise && l->n_spatial == 2 && ig_infer_in(x, 1)->rank == 4) {
+    bool in_rows = width == 1 && groups > 1; /* depthwise, or of few channels */
+    if (in_rows && l->n_spatial == 2 && ig_infer_in(x, 1)->rank == 4 && ig_infer_in(x, 1)->dtype == INGOT_I8) {
         check_lines_together(x, channels, kernel);
         return;
     }
     int64_t more = transformed(x, l);
     int at = 0;
-    int rank = depthwise ? l->n_spatial + 1 : width > 0 ? l->n_spatial + 4 : l->n_spatial + 2;
-    int64_t together = width > 0 && !depthwise ? steps_together(x, rank) : 1;
+    bool depthwise = in_rows && ig_infer_in(x, 1)->rank == l->n_spatial + 1;
+    int rank = depthwise ? l->n_spatial + 1 : width > 0 && !in_rows ? l->n_spatial + 4 : l->n_spatial + 2;
+    int64_t together = width > 0 && !in_rows ? steps_together(x, rank) : 1;
     if (together == 1) ig_infer_rank(x, 1, rank);
     if (width == 0) {
         unify_weight(x, at++, ig_dim_const(d, n));
         unify_weight(x, at++, per_group);
-    } else if (!depthwise) {
+    } else if (!in_rows) {
         unify_weight(x, at++, ig_dim_const(d, groups));
         unify_weight(x, at++, ig_dim_const(d, (n / groups + width - 1) / width));
     }
@@ -253,7 +254,7 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
         unify_weight(x, at++, ig_dim_const(d, kernel[i] + more));
     if (width == 0) return;
     unify_weight(x, at++, depthwise ? channels : ig_dim_ceil_div(d, per_group, ig_dim_const(d, together)));
-    if (!depthwise) unify_weight(x, at, ig_dim_const(d, width));
+    if (!depthwise) unify_weight(x, at, ig_dim_const(d, in_rows ? n : width));
 }
 
 /* floor((in + before + after - dilation*(kernel-1) - 1) / stride) + 1 */

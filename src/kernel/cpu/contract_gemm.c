@@ -467,7 +467,7 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
 bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
-    if (c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1) return false;
+    if (ig_contract_without_panels(c) && ig_contract_is_one(c, c->columns)) return false; /* depthwise */
     if (c->together > 1 && !c->packed && !c->interleaves) return false;
     if (!choose(&s)) return true;
     make_buffers(&s);

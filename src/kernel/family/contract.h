@@ -116,10 +116,14 @@ static inline const struct ig_type *ig_contract_in(const struct ig_contract *c, 
 static inline const struct ig_type *ig_contract_out(const struct ig_contract *c) {
     return ig_type_of(c->graph, c->node.out);
 }
-/* Are these depthwise weights with four lines of the kernel together (ops.def)? */
+/* Are the weights those of groups, without panels (ops.def)? */
+static inline bool ig_contract_without_panels(const struct ig_contract *c) {
+    return c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1;
+}
+/* Are these depthwise weights with four lines of the kernel together? */
 static inline bool ig_contract_lines_together(const struct ig_contract *c) {
-    return c->spatial == 2 && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1 &&
-           ig_contract_in(c, 1)->rank == 4;
+    const struct ig_type *w = ig_contract_in(c, 1);
+    return ig_contract_without_panels(c) && c->spatial == 2 && w->rank == 4 && w->dtype == INGOT_I8;
 }
 static inline ig_x ig_contract_dim(struct ig_contract *c, ig_dim d) {
     return ig_x_dim(c->k, d);

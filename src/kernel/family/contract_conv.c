@@ -180,14 +180,16 @@ ig_x ig_conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     conv_image(c, b, &group);
     if (c->winograd) return recovered(c, n, depth);
     int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed);
-    if (packed == 1 && c->groups > 1) { /* depthwise weights: [kernel..., C] */
-        for (int i = 0; i < c->spatial; i++)
+    if (ig_contract_without_panels(c)) { /* [kernel..., C/groups, M]; depthwise: [kernel..., C] */
+        for (int i = 0; i <= c->spatial; i++)
             index[i] = depth[i];
-        index[c->spatial] = group;
-        if (ig_contract_lines_together(c)) {
-            ig_x lines = ig_contract_int(c, 4);
-            index[0] = ig_x_div(c->k, depth[0], lines);
-            index[c->spatial + 1] = ig_x_mod(c->k, depth[0], lines);
+        bool lines = ig_contract_lines_together(c), depthwise = lines || ig_contract_in(c, 1)->rank == c->spatial + 1;
+        ig_x column = ig_x_add(c->k, ig_x_mul(c->k, group, ig_contract_dim(c, c->columns)), n);
+        index[depthwise ? c->spatial : c->spatial + 1] = depthwise ? group : column;
+        if (lines) {
+            ig_x four = ig_contract_int(c, 4);
+            index[0] = ig_x_div(c->k, depth[0], four);
+            index[c->spatial + 1] = ig_x_mod(c->k, depth[0], four);
         }
         return ig_lower_value(&c->lower, c->node.in[1], index);
     }

@@ -4,9 +4,9 @@
  * Requires:   layout (convolutions in channels-last form).
  * Guarantees: matrices [k, n] of f32, f16, bf16 or, on GPUs, bytes that are the constant second operand of a matmul
  *             become [ceil(n/NR), k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
- *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
- *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
- *             target's panel width. On CPUs, weights of i8 are packed likewise where the first operand is of bytes,
+ *             C/groups, NR], [kernel..., C] if depthwise, and on CPUs [kernel..., C/groups, M] in groups of so few channels
+ *             that vectors have several; transformed filters (winograd.c) have their positions in the place of the
+ *             kernel's; the attribute `packed` records it (NR, or 1). NR is the target's panel width. On CPUs, weights of i8 are packed likewise where the first operand is of bytes,
  *             with four steps of the depth together; one of i8 is raised by 128 to u8 for that, and 128 times the sums of
  *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
@@ -163,6 +163,21 @@ static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *di
     return ig_view_transpose(g, reshape_to_ints(g, w, sizes, rank - 1), perm);
 }
 
+/* Do convolutions in groups fill vectors with the channels of several groups on CPUs (cpu/contract_depthwise.c)? */
+static bool spans_groups(const struct ig_target *target, const int64_t *dims, int rank, int64_t groups) {
+    int64_t lanes = ig_target_nr(target) / 2, per = dims[1];
+    bool square = dims[0] == groups * per;
+    return !ig_target_is_cuda(target) && groups > 1 && square && lanes % per == 0 && dims[0] >= lanes && rank <= 4;
+}
+
+/* [M,C/groups,kernel...] to [kernel...,C/groups,M] */
+static ig_value pack_groups(struct ig_graph *g, ig_value w, int rank) {
+    int64_t perm[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        perm[i] = i < rank - 2 ? i + 2 : rank - 1 - i;
+    return ig_view_transpose(g, w, perm);
+}
+
 /* [h,w,C] to [ceil(h/4), w, C, 4], with channels rounded up to a multiple of 16 */
 static ig_value lines_together(struct ig_graph *g, ig_value w) {
     int64_t lines, blocks, width = 0;
@@ -228,6 +243,8 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         ig_value w = pack_depthwise(g, in[1], dims, rank);
         return rebuild(g, n, in, bytes ? lines_together(g, w) : w, 1, dims[0]);
     }
+    if (together == 1 && spans_groups(rw->options->target, dims, rank, groups))
+        return rebuild(g, n, in, pack_groups(g, in[1], rank), 1, dims[0]);
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
     if ((ig_target_is_cuda(rw->options->target) || together > 1) && groups == 1) ig_picture_pack(g, &conv, operands);
