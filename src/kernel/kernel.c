@@ -31,6 +31,15 @@ static const choice_fn choosers[IG_FAMILY_COUNT] = {
     [IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
 enum { CUDA_THREADS = 256 };
 
+int ig_kernel_scratch(struct ig_kernel *kernel, enum ingot_dtype dtype, ig_dim elements, const char *name) {
+    struct ig_loops *k = kernel->loops;
+    ig_dim line = ig_dim_const(k->dims, 64), size = ig_dim_const(k->dims, (int64_t)ingot_dtype_size(dtype));
+    int buffer = ig_loops_scratch(k, dtype, ig_x_dim(k, kernel->scratch_bytes), name);
+    ig_dim lines = ig_dim_ceil_div(k->dims, ig_dim_mul(k->dims, elements, size), line);
+    kernel->scratch_bytes = ig_dim_add(k->dims, kernel->scratch_bytes, ig_dim_mul(k->dims, lines, line));
+    return buffer;
+}
+
 /* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */
 static const char *title(struct ig_graph *graph, const struct ig_region *region) {
     enum { LONGEST = 300 };

@@ -67,6 +67,9 @@ struct ig_kernel {
     IG_VEC(ig_dim) bytes; /* of what the parameters point to, for estimates */
 };
 
+/* Reserves scratch memory of the kernel for `elements` of a type; returns its loop buffer. */
+int ig_kernel_scratch(struct ig_kernel *kernel, enum ingot_dtype dtype, ig_dim elements, const char *name);
+
 /* Schedules a region by its family's first choice at the usual sizes. Always succeeds: every family has a schedule that applies to all of
  * its regions. */
 struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,

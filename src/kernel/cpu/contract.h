@@ -19,8 +19,6 @@ bool ig_contract_winograd(struct ig_contract *c); /* where c->winograd */
 bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype);
 /* The type's value for ig_micro.half. */
 enum ingot_dtype ig_contract_half(enum ingot_dtype dtype);
-/* Reserves scratch for `elements` of a type; returns its loop buffer. */
-int ig_contract_scratch(struct ig_contract *c, enum ingot_dtype dtype, ig_dim elements, const char *name);
 
 /* The turns in which threads do so many equal units of work: with two threads, which counts most, with 8 and with 16. */
 static inline double ig_contract_turns(int64_t units) {

@@ -136,7 +136,8 @@ bool ig_contract_blocks(struct ig_contract *c) {
     choose_rows(&s);
     ig_dim most = ig_dim_const(dims, MOST_ROWS);
     s.chunks = ig_dim_ceil_div(dims, c->rows, most);
-    if (s.copied) s.rows = ig_contract_scratch(c, INGOT_F32, ig_dim_mul(dims, most, ig_dim_const(dims, s.lda)), "rows");
+    if (s.copied)
+        s.rows = ig_kernel_scratch(c->kernel, INGOT_F32, ig_dim_mul(dims, most, ig_dim_const(dims, s.lda)), "rows");
     s.sums = ig_loops_local(c->k, INGOT_F32, (int64_t)MOST_ROWS * s.p.nr, "sums");
     make_micro(&s);
     c->kernel->tactic = ig_format(c->k->job, "rows by codes of %d bits%s", (int)ig_contract_attr_int(c, IG_ATTR_bits),

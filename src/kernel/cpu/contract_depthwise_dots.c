@@ -197,7 +197,7 @@ bool ig_contract_depthwise_dots(struct ig_contract *c) {
     choose_tiles(&s);
     /* Vectors are loaded four at a time. */
     ig_dim bytes = ig_dim_const(dims, input_lines(&s, s.lines) * s.width * s.chunk + 64);
-    s.copy = ig_contract_scratch(c, INGOT_U8, bytes, "lines");
+    s.copy = ig_kernel_scratch(c->kernel, INGOT_U8, bytes, "lines");
     s.sums = ig_loops_local(s.k, INGOT_I32, s.columns * s.chunk, "sums");
     make_micro(&s);
     ig_dim blocks = ig_dim_ceil_div(dims, s.out_height, ig_dim_const(dims, s.lines));

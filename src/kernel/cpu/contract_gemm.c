@@ -260,14 +260,15 @@ static bool lists(const struct gemm *s) {
 static void make_buffers(struct gemm *s) {
     struct ig_dims *dims = s->k->dims;
     ig_dim chunk_rows = constant(s, s->chunk_blocks * s->p.mr);
-    if (s->copy_a) s->a_buffer = ig_contract_scratch(s->c, s->c->operand, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
+    if (s->copy_a)
+        s->a_buffer = ig_kernel_scratch(s->c->kernel, s->c->operand, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
     if (s->copy_b)
-        s->b_buffer = ig_contract_scratch(s->c, s->c->interleaves ? ig_contract_in(s->c, 1)->dtype : s->c->dtype,
-                                          ig_dim_mul(dims, s->c->padded, constant(s, s->p.nr)), "panel");
-    s->list_buffer = lists(s) ? ig_contract_scratch(s->c, INGOT_U16, constant(s, s->step / 4 + 2), "quads") : -1;
+        s->b_buffer = ig_kernel_scratch(s->c->kernel, s->c->interleaves ? ig_contract_in(s->c, 1)->dtype : s->c->dtype,
+                                        ig_dim_mul(dims, s->c->padded, constant(s, s->p.nr)), "panel");
+    s->list_buffer = lists(s) ? ig_kernel_scratch(s->c->kernel, INGOT_U16, constant(s, s->step / 4 + 2), "quads") : -1;
     if (chunk_of_results(s)) {
         s->c_buffer =
-            ig_contract_scratch(s->c, s->c->dtype, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
+            ig_kernel_scratch(s->c->kernel, s->c->dtype, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
     } else {
         s->c_buffer = ig_loops_local(s->k, s->c->dtype, (int64_t)s->p.mr * s->p.nr, "sums");
     }

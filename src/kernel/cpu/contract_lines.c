@@ -385,11 +385,11 @@ bool ig_contract_lines(struct ig_contract *c) {
     if (!choose_tiles(&s)) return true;
     if (s.copied) {
         s.image_lines =
-            ig_contract_scratch(c, c->operand, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
+            ig_kernel_scratch(c->kernel, c->operand, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
     }
     s.stepped = wants_steps(&s);
     if (s.stepped)
-        s.sums = ig_contract_scratch(c, c->dtype, constant(&s, s.tile_lines * s.out_width * s.p.nr), "sums");
+        s.sums = ig_kernel_scratch(c->kernel, c->dtype, constant(&s, s.tile_lines * s.out_width * s.p.nr), "sums");
     else
         s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
     make_micro(&s);

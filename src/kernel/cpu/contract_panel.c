@@ -20,16 +20,6 @@ bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype
     return c->dtype == INGOT_F32 && ig_contract_half(dtype) != INGOT_DTYPE_NONE;
 }
 
-int ig_contract_scratch(struct ig_contract *c, enum ingot_dtype dtype, ig_dim elements, const char *name) {
-    struct ig_dims *dims = c->graph->dims;
-    int buffer = ig_loops_scratch(c->k, dtype, ig_x_dim(c->k, c->kernel->scratch_bytes), name);
-    int64_t line = 64 / (int64_t)ingot_dtype_size(dtype);
-    ig_dim lines = ig_dim_ceil_div(dims, elements, ig_dim_const(dims, line));
-    ig_dim bytes = ig_dim_mul(dims, lines, ig_dim_const(dims, 64));
-    c->kernel->scratch_bytes = ig_dim_add(dims, c->kernel->scratch_bytes, bytes);
-    return buffer;
-}
-
 /* ---- Reading in place -------------------------------------------------------------------------------------------- */
 
 /* A loop variable that stands for any position in 0 … n-1, to analyse how an element's address depends on it. */

@@ -124,9 +124,9 @@ static void choose_units(struct winograd *s) {
 
 static void make_buffers(struct winograd *s) {
     int64_t rows = squares(s) * s->chunk_rows;
-    s->window = ig_contract_scratch(s->c, s->c->dtype, constant(s, squares(s) * s->channels), "window");
-    s->inputs = ig_contract_scratch(s->c, s->c->dtype, constant(s, rows * s->lda), "inputs");
-    s->results = ig_contract_scratch(s->c, s->c->dtype, constant(s, rows * s->p.nr), "results");
+    s->window = ig_kernel_scratch(s->c->kernel, s->c->dtype, constant(s, squares(s) * s->channels), "window");
+    s->inputs = ig_kernel_scratch(s->c->kernel, s->c->dtype, constant(s, rows * s->lda), "inputs");
+    s->results = ig_kernel_scratch(s->c->kernel, s->c->dtype, constant(s, rows * s->p.nr), "results");
     s->sums = ig_loops_local(s->k, s->c->dtype, (int64_t)s->f.m * s->f.m * s->p.nr, "sums");
 }
 

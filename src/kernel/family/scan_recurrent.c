@@ -88,14 +88,8 @@ static void choose_rows(struct ig_recurrence *r) {
 }
 
 static int scratch(struct ig_recurrence *r, ig_dim elements, const char *name) {
-    struct ig_dims *dims = r->k->dims;
-    struct ig_kernel *kernel = r->kernel;
     if (r->number > 0) name = ig_format(r->k->job, "%s%d", name, r->number + 1);
-    int buffer = ig_loops_scratch(r->k, r->dtype, dim(r, kernel->scratch_bytes), name);
-    ig_dim bytes = ig_dim_mul(dims, elements, constant(r, (int64_t)ingot_dtype_size(r->dtype)));
-    ig_dim lines = ig_dim_ceil_div(dims, bytes, constant(r, 64));
-    kernel->scratch_bytes = ig_dim_add(dims, kernel->scratch_bytes, ig_dim_mul(dims, lines, constant(r, 64)));
-    return buffer;
+    return ig_kernel_scratch(r->kernel, r->dtype, elements, name);
 }
 
 static void make_buffers(struct ig_recurrence *r) {
