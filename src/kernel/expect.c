@@ -41,6 +41,7 @@ static const char *const kind_names[IG_EXPECT_KINDS] = {
     [IG_EXPECT_CPU_MAP] = "CPU, map",
     [IG_EXPECT_CPU_ROWS] = "CPU, rows",
     [IG_EXPECT_CPU_WINDOW] = "CPU, window",
+    [IG_EXPECT_CPU_ATTEND] = "CPU, attend",
     [IG_EXPECT_CPU_SCAN] = "CPU, scan",
 };
 
@@ -71,6 +72,7 @@ static enum ig_expect_kind cpu_kind(const struct ig_kernel *k) {
     case IG_FAMILY_MAP: return IG_EXPECT_CPU_MAP;
     case IG_FAMILY_ROW: return IG_EXPECT_CPU_ROWS;
     case IG_FAMILY_WINDOW: return IG_EXPECT_CPU_WINDOW;
+    case IG_FAMILY_ATTEND: return IG_EXPECT_CPU_ATTEND;
     case IG_FAMILY_SCAN: return IG_EXPECT_CPU_SCAN;
     default: return IG_EXPECT_NONE;
     }
@@ -231,7 +233,7 @@ static const struct cpu_terms cpu_terms[IG_EXPECT_KINDS] = {
     [IG_EXPECT_CPU_PRODUCTS] = {0.34, 1.02, 0, 3.6}, [IG_EXPECT_CPU_WINOGRAD] = {6.8, 1.58, 0, 2.0},
     [IG_EXPECT_CPU_DEPTHWISE] = {0.22, 2.6, 0, 0},   [IG_EXPECT_CPU_MAP] = {0.15, 2.44, 0, 0},
     [IG_EXPECT_CPU_ROWS] = {0, 3.3, 3.0, 0},         [IG_EXPECT_CPU_WINDOW] = {0.14, 0.9, 0, 2.5},
-    [IG_EXPECT_CPU_SCAN] = {0, 2.9, 0, 0},
+    [IG_EXPECT_CPU_ATTEND] = {0.5, 1.5, 0, 0},       [IG_EXPECT_CPU_SCAN] = {0, 2.9, 0, 0},
 };
 
 static double cpu_time(const struct ig_expect *e, const struct ig_machine *m) {

@@ -33,7 +33,7 @@ const struct ig_pass ig_passes[] = {
     {"weights-first", "multiply by weights from the left where that saves transposes, on GPUs", 2, false,
      ig_pass_weights_first},
     {"group-heads", "let the queries of heads that share keys be rows of one product", 2, false, ig_pass_group_heads},
-    {"attend", "compute attention in one kernel, on GPUs", 2, false, ig_pass_attend},
+    {"attend", "compute attention in one kernel", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
     {"winograd", "compute 3x3 convolutions with fewer multiplications, on CPUs", 2, false, ig_pass_winograd},

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ir/place.h"
+#include "kernel/cpu/attend.h"
 #include "kernel/cuda/attend/attend.h"
 #include "kernel/schedules.h"
 
@@ -131,9 +132,10 @@ ig_dim ig_attention_count_scores(struct ig_graph *graph, const struct ig_region 
 struct ig_kernel *ig_kernel_attend(struct ig_graph *graph, const struct ig_region *region,
                                    const struct ig_target *target, const struct ig_sizes *at, int choice) {
     struct ig_attention *a = begin(graph, region, target, at);
-    if (choice != IG_CHOICE_PLAIN && ig_target_is_cuda(target) && ig_attention_cuda(a, choice) && !a->astray)
-        return a->kernel;
+    bool is_cuda = ig_target_is_cuda(target);
+    if (choice != IG_CHOICE_PLAIN && is_cuda && ig_attention_cuda(a, choice) && !a->astray) return a->kernel;
     if (choice > 0) return NULL;
+    if (choice != IG_CHOICE_PLAIN && !is_cuda && ig_attention_cpu(a)) return a->kernel;
     a = begin(graph, region, target, at); /* start over: the schedule may have changed it */
     plain(a);
     return a->kernel;

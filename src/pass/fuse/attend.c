@@ -1,12 +1,13 @@
 /*
  * attend: permits the fuse pass to make regions of attentions.
  *
- * Requires:   nothing; runs for CPUs too, where it has no effect.
+ * Requires:   nothing.
  * Guarantees: nothing is rewritten. The graph is marked, and so are those that later passes derive from it.
  *
  * It also decides which attentions qualify: on GPUs, those whose queries, keys and values lie in memory in the form
- * that the kernel (kernel/cuda/attend/attend.c) copies, as rows of 16-byte pieces. Otherwise the two products and the softmax
- * between them stay separate regions. These conditions are about profit only: the kernel handles any attention.
+ * that the kernel (kernel/cuda/attend/attend.c) copies, as rows of 16-byte pieces; on CPUs those in f32 of several queries.
+ * Otherwise the two products and the softmax between them stay separate regions. These conditions are about profit
+ * only: kernels handle any attention.
  */
 #include "pass/fuse/attend.h"
 
@@ -17,6 +18,7 @@ enum { MOST_DEPTH = 128 }; /* elements per head */
 struct attends {
     struct ig_graph *g;
     const bool *stored;
+    bool is_cuda;
 };
 
 static bool known(const struct attends *s, ig_dim d, int64_t *out) {
@@ -87,6 +89,16 @@ static bool same_rows(const struct ig_type *weights, const struct ig_type *out) 
     return true;
 }
 
+/* On CPUs the kernel copies its operands from wherever they lie, which some queries are worth. */
+static bool pays_on_cpu(const struct attends *s, const struct ig_node *scores, const struct ig_node *product) {
+    enum { LEAST_QUERIES = 16, MOST_SIZE = 256 };
+    const struct ig_type *q = ig_type_of(s->g, scores->in[0]), *out = ig_type_of(s->g, product->out);
+    int64_t depth, columns, lo, hi;
+    if (!known(s, q->dim[q->rank - 1], &depth) || !known(s, out->dim[out->rank - 1], &columns)) return false;
+    ig_dim_range(s->g->dims, out->dim[out->rank - 2], &lo, &hi);
+    return depth <= MOST_SIZE && columns <= MOST_SIZE && hi >= LEAST_QUERIES;
+}
+
 static bool pays(const struct attends *s, const struct ig_attend *a) {
     const struct ig_node *scores = &s->g->nodes.at[a->scores], *product = &s->g->nodes.at[a->product];
     enum ingot_dtype dtype = ig_type_of(s->g, scores->in[0])->dtype;
@@ -94,6 +106,7 @@ static bool pays(const struct attends *s, const struct ig_attend *a) {
     if (!is_plain_product(s, scores) || !is_plain_product(s, product)) return false;
     if (ig_type_of(s->g, product->in[0])->dtype != dtype) return false;
     if (!same_rows(ig_type_of(s->g, product->in[0]), ig_type_of(s->g, product->out))) return false;
+    if (!s->is_cuda) return dtype == INGOT_F32 && pays_on_cpu(s, scores, product);
     return is_heads(s, scores->in[0], 0, dtype) && is_heads(s, scores->in[1], 1, dtype) &&
            is_heads(s, product->in[1], 0, dtype);
 }
@@ -108,8 +121,8 @@ static bool overlaps(const struct ig_attend *const *found, const struct ig_atten
 
 const struct ig_attend **ig_find_attends(struct ig_graph *g, const uint32_t *uses, const bool *stored,
                                          const struct ig_pass_options *options) {
-    struct attends s = {.g = g, .stored = stored};
-    if (!options->target || !ig_target_is_cuda(options->target)) return NULL;
+    if (!options->target) return NULL;
+    struct attends s = {.g = g, .stored = stored, .is_cuda = ig_target_is_cuda(options->target)};
     uint32_t count = g->nodes.count;
     const struct ig_attend **found = IG_NEW_ARRAY(g->job, const struct ig_attend *, count + 1);
     for (ig_node_id id = 0; id < count; id++) {

@@ -1,6 +1,6 @@
 /*
- * Attention on GPUs: which graphs are recognised; that every candidate compiles; the results, on the GPU emulator
- * (without g++: those of the plain schedule, printed as C) and on GPU 0 if there is one.
+ * Attention: which graphs are recognised; that every candidate for GPUs compiles; the results, on this processor, and on the GPU
+ * emulator (without g++: those of the plain schedule, printed as C) and on GPU 0 if there is one.
  */
 #include <limits.h>
 #include <math.h>
@@ -220,7 +220,7 @@ static void test_recognition(void **state) {
     (void)state;
     struct attention a = {INGOT_F32, 1, 2, 1, 16, 16, 64, 64, NO_MASK, .joint = true};
     expect((struct division){&a, .cuda = true}, 1, 1);
-    expect((struct division){&a, .cuda = false}, 4, 0);
+    expect((struct division){&a, .cuda = false}, 1, 1);
     expect((struct division){&a, .cuda = true, .read_twice = true}, 4, 0);
     a.merged = true;
     expect((struct division){&a, .cuda = true}, 4, 0);
@@ -346,6 +346,14 @@ static void test_single(void **state) {
     int count = add_cases(all, INGOT_F32, 1e-5, 0);
     count += add_cases(all + count, INGOT_F32, 1e-5, GRAPH_POISON);
     check_graphs_for_cuda(all, count);
+}
+
+static void test_processor(void **state) {
+    struct graph_case all[2 * N_CASES];
+    (void)state;
+    int count = add_cases(all, INGOT_F32, 1e-5, 0);
+    count += add_cases(all + count, INGOT_F32, 1e-5, GRAPH_POISON);
+    check_graphs_for_cpu(all, count);
 }
 
 static void test_half(void **state) {
@@ -480,9 +488,9 @@ static void test_few(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
-        cmocka_unit_test(test_half),        cmocka_unit_test(test_choices),  cmocka_unit_test(test_partial),
-        cmocka_unit_test(test_windows),     cmocka_unit_test(test_few),
+        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_single),      cmocka_unit_test(test_half),     cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_partial),     cmocka_unit_test(test_windows),  cmocka_unit_test(test_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
