@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +28,14 @@ static const char *library;
 static int fail(const char *what) {
     fprintf(stderr, "mpi_ranks: %s\n", what);
     return 1;
+}
+
+/* Without its own mpirun, Open MPI makes a folder for a job of one process, and fails where another process makes it at
+ * the same time. */
+static bool have_folder_of_own(const char *folder) {
+    char path[300];
+    snprintf(path, sizeof path, "%s.jobs/%d", folder, (int)getpid());
+    return mkdir(path, 0700) == 0 && setenv("OMPI_MCA_orte_tmpdir_base", path, 1) == 0;
 }
 
 static enum ingot_status join(enum ig_transport transport, double seconds, struct ig_group **out_seat) {
@@ -126,6 +135,7 @@ int main(int argc, char **argv) {
     if (argc < 3) return 2;
     alarm(100);
     library = argc > 3 ? argv[3] : NULL;
+    if (strcmp(argv[2], "foreign") == 0 && !have_folder_of_own(argv[1])) return fail("no folder for a job");
     if (run(argv[2]) != 0) return 1;
     snprintf(path, sizeof path, "%s/%d", argv[1], (int)getpid());
     FILE *file = fopen(path, "w");
