@@ -61,6 +61,7 @@ static inline int ig_target_nr(const struct ig_target *target) {
  * instructions sum at once; 1: none. */
 static inline int ig_target_together(const struct ig_target *target, enum ingot_dtype a, enum ingot_dtype b) {
     if (target->isa == IG_ISA_AMX && a == INGOT_BF16 && b == INGOT_BF16) return 2;
+    if (!ig_target_is_cuda(target) && (a == INGOT_U8 || a == INGOT_I8) && b == INGOT_I16) return 2;
     if (ig_target_is_cuda(target) || (a != INGOT_U8 && a != INGOT_I8) || b != INGOT_I8) return 1;
     if (a == INGOT_U8) return 4;
     return target->vnni ? 1 : 2;

@@ -12,6 +12,10 @@
  * among the t x t inputs reaches all m x m outputs. With a dilation d, positions that are d apart form d x d images of
  * their own.
  *
+ * With m = 2, all coefficients but those of G are 0, 1 or -1, and 4 G g G' is whole for whole filters. So 8-bit convolutions
+ * can be computed exactly: from the weights 4 G g G' in 16 bits, whose outputs are four times as large. All sums may wrap
+ * as long as these fit 32 bits.
+ *
  * A conv of the graph is to be computed in this way if its weights are transformed: t x t positions of G g G' in place
  * of the 3 x 3 that its attribute `kernel` says (ops.def).
  */
@@ -33,6 +37,10 @@ struct ig_winograd {
 
 /* The matrices of F(m x m, 3 x 3); m is 2 or 4. */
 void ig_winograd_init(struct ig_winograd *w, int m);
+
+/* By how much integer filters are larger, and the channels up to which four times a sum of 9 products of bytes for each fits
+ * 32 bits. */
+enum { IG_WINOGRAD_SCALE = 4, IG_WINOGRAD_CHANNELS = INT32_MAX / (IG_WINOGRAD_SCALE * 9 * UINT8_MAX * -INT8_MIN) };
 
 /* m if the conv's weights are transformed for it, else 0. */
 int ig_winograd_of(const struct ig_graph *graph, const struct ig_node *conv);

@@ -115,6 +115,7 @@ struct ig_micro {
     enum ingot_dtype half;       /* H: f16 or bf16, converted on load, if T is f32; NONE: same as T */
     int together;                /* GEMM: 4 if A is u8, H i8 and T i32; 2 if A and H are bf16 and T f32,
                                     with AVX512-BF16, or if A is i16, H i8 and T i32; else 0 */
+    bool wide;                   /* GEMM of i16: H is i16 too */
     bool listed;                 /* GEMM of u8 without VNNI: see above */
     int tile_groups;             /* GEMM with AMX: `rows` from 16 to 32 are done by tiles, which take so many times
                                     `together` steps of the depth at once; k is a multiple of these. Else 0 */

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "pass/product/winograd.h"
 #include "support/check/kernel_cases.h"
 
 /* ---- Products ---- */
@@ -65,7 +66,7 @@ static const struct product products[] = {
 struct conv {
     int spatial;
     int64_t batch, in, out, groups, size[2], kernel[2], stride[2], dilation[2], before[2], after[2], border;
-    bool last, constant, bias;
+    bool last, constant, bias, transformed;
 };
 
 static void build_conv(struct ig_graph *g, const void *argument) {
@@ -83,6 +84,7 @@ static void build_conv(struct ig_graph *g, const void *argument) {
     }
     if (t->a == INGOT_I8 && border != 0) border -= 128;
     ig_value in[] = {input(g, "x", t->a, rank, image), second(g, "w", t->b, rank, filters, c->constant), IG_NO_VALUE};
+    if (c->transformed) in[1] = ig_winograd_integer_filters(g, in[1]);
     if (c->bias) in[2] = random_constant(g, INGOT_I32, 1, &c->out, 12);
     const struct ig_attr attrs[] = {ig_attr_of_ints(c->stride, c->spatial),
                                     ig_attr_of_ints(c->dilation, c->spatial),
@@ -150,6 +152,22 @@ static const struct conv convs[] = {
     {PLANE(1, 7, 75, 64, 40, 1, 1, 2, 0, 0), .constant = true},
 };
 
+/* Filters transformed for F(2 x 2, 3 x 3). */
+#define FILTERS(n, h, w, i, o, d, p, value)                                                                       \
+    .spatial = 2, .batch = n, .size = {h, w}, .in = i, .out = o, .groups = 1, .kernel = {3, 3}, .stride = {1, 1}, \
+    .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .border = value, .last = true, .constant = true,       \
+    .transformed = true
+
+static const struct conv transformed[] = {
+    {FILTERS(2, 9, 7, 16, 40, 1, 1, 131), .bias = true},
+    {FILTERS(1, 1, 1, 2, 1, 1, 1, 255)}, /* one output of one tile */
+    {FILTERS(1, 3, 4, 6, 17, 1, 4, 7)},  /* tiles wholly beyond the edges */
+    {FILTERS(1, 14, 15, 40, 33, 1, 0, 0), .bias = true},
+    {FILTERS(1, 2, 3, 1826, 5, 1, 1, 255), .bias = true}, /* sums near 2^31 */
+    {FILTERS(-1, 11, 26, 6, 70, 4, 4, 128)},
+    {FILTERS(-1, -2, 9, 6, 33, 1, 1, 9), .bias = true}, /* any number of lines: filters are recovered */
+};
+
 /* ---- The combinations of types ---- */
 
 static const enum ingot_dtype bytes[] = {INGOT_U8, INGOT_I8};
@@ -177,6 +195,17 @@ static void test_products(void **state) {
 static void test_convolutions(void **state) {
     (void)state;
     check(build_conv, convs, sizeof *convs, COUNT(convs), "convolution");
+}
+
+static void test_transformed(void **state) {
+    (void)state;
+    static struct typed all[2 * COUNT(transformed)];
+    for (int i = 0; i < COUNT(all); i++) {
+        all[i] = (struct typed){bytes[i % 2], INGOT_I8, &transformed[i / 2]};
+        add_named_case(build_conv, &all[i], GRAPH_HOSTILE, (const int64_t[]){2, 9, 33, 0}, "filters %d, %s", i / 2,
+                       ingot_dtype_name(all[i].a));
+    }
+    check_all();
 }
 
 /* ---- Results that are quantised ---- */
@@ -236,6 +265,6 @@ static void test_quantised(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions),
-                                       cmocka_unit_test(test_quantised)};
+                                       cmocka_unit_test(test_transformed), cmocka_unit_test(test_quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

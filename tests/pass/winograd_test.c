@@ -14,6 +14,8 @@
 #include "support/support.h"
 
 static const struct ig_target cpu = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+static const struct ig_target vnni = {
+    .isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16, .vnni = true};
 static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90};
 
 static void in_job(void (*body)(struct ig_job *job, void *argument)) {
@@ -60,16 +62,20 @@ struct conv {
     int64_t size[4]; /* N, H, W, C; negative: symbols */
     int64_t out, kernel, stride, dilation, groups, border;
     int64_t usual; /* images, if not 0 */
-    bool dynamic_weights, on_gpu;
+    bool dynamic_weights, on_gpu, with_vnni;
     int m; /* expected */
 };
 
 static ig_value build(struct ig_graph *g, const struct conv *c, int m) {
     struct ig_type type = sized_type(g, c->dtype, 4, c->size);
     const int64_t dims[] = {c->out, c->size[3] / c->groups, c->kernel, c->kernel};
+    bool bytes = c->dtype == INGOT_U8 || c->dtype == INGOT_I8;
     struct ig_type weight = sized_type(g, c->dtype, 4, dims);
     ig_value x = ig_build_input(g, "x", &type);
-    ig_value w = c->dynamic_weights ? ig_build_input(g, "w", &weight) : random_constant(g, c->dtype, 4, dims, 3);
+    ig_value w = c->dynamic_weights ? ig_build_input(g, "w", &weight)
+                                    : random_constant(g, bytes ? INGOT_I16 : c->dtype, 4, dims, 3);
+    if (bytes) /* most are extremes */
+        w = ig_build_cast_saturating(g, ig_map2(g, IG_OP_mul, w, ig_build_scalar_int(g, INGOT_I16, 100)), INGOT_I8);
     if (c->usual) ig_dim_set_usual(g->dims, ig_dim_symbol(g->dims, "s0"), c->usual);
     const int64_t kernel[] = {c->kernel, c->kernel}, strides[] = {c->stride, c->stride},
                   dilations[] = {c->dilation, c->dilation};
@@ -79,14 +85,15 @@ static ig_value build(struct ig_graph *g, const struct conv *c, int m) {
                                     ig_attr_of_dims(border, 2),
                                     ig_attr_of_dims(border, 2),
                                     ig_attr_of_int(c->groups),
-                                    ig_attr_of_dtype(c->dtype),
+                                    ig_attr_of_dtype(bytes ? INGOT_I32 : c->dtype),
                                     ig_attr_of_int(1),
                                     ig_attr_of_int(0),
                                     ig_attr_of_int(c->out),
                                     ig_attr_of_ints(kernel, 2),
                                     ig_attr_of_int(IG_MATH_EXACT),
-                                    ig_attr_of_int(0)};
-    const ig_value in[] = {x, m > 0 ? ig_winograd_filters(g, w, m) : w};
+                                    ig_attr_of_int(bytes ? 99 : 0)};
+    ig_value filters = m == 0 ? w : bytes ? ig_winograd_integer_filters(g, w) : ig_winograd_filters(g, w, m);
+    const ig_value in[] = {x, filters};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_value y = ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
     ig_build_output(g, "y", y);
@@ -127,9 +134,37 @@ static void check_results(struct ig_job *job, void *argument) {
     }
 }
 
+/* The same of bytes, exactly. */
+static void check_bytes(struct ig_job *job, void *argument) {
+    static const struct conv convs[] = {{OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(2, 7, 9, 6, 5)},
+                                        {OTHER(INGOT_I8, 3, 1, 2, 1), SIZES(1, 5, 4, 2, 3)},
+                                        {OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(1, 3, 3, IG_WINOGRAD_CHANNELS - 1, 2)}};
+    (void)argument;
+    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
+        struct ingot_tensor x = {convs[i].dtype, 4, {0}, NULL, INGOT_HOST}, expected, found;
+        for (int axis = 0; axis < 4; axis++)
+            x.dims[axis] = convs[i].size[axis];
+        int64_t count = ingot_tensor_elements(&x);
+        uint8_t *numbers = x.data = ig_alloc(job, (size_t)count);
+        for (int64_t k = 0; k < count; k++)
+            numbers[k] = (uint8_t)(k % 5 == 0 ? 128 : k * 37 % 3 == 0 ? 0 : 255);
+        struct ig_graph *direct = ig_graph_create(job, ig_dims_create(job)),
+                        *transformed = ig_graph_create(job, ig_dims_create(job));
+        build(direct, &convs[i], 0);
+        assert_int_equal(ig_winograd_of(transformed, ig_def(transformed, build(transformed, &convs[i], 2))), 2);
+        ig_eval_graph(job, direct, &x, &expected);
+        ig_eval_graph(job, transformed, &x, &found);
+        assert_int_equal(found.dtype, INGOT_I32);
+        assert_memory_equal(expected.data, found.data, (size_t)ingot_tensor_elements(&expected) * sizeof(int32_t));
+        ig_eval_release(job, &expected);
+        ig_eval_release(job, &found);
+    }
+}
+
 static void test_results(void **state) {
     (void)state;
     in_job(check_results);
+    in_job(check_bytes);
 }
 
 /* ---- The pass -------------------------------------------------------------------------------------------------------- */
@@ -152,13 +187,19 @@ static const struct conv choices[] = {
     {OTHER(INGOT_F64, 3, 1, 1, 1), SIZES(1, 56, 56, 64, 64), .m = 0},
     {CONV(1, 56, 56, 64, 64), .dynamic_weights = true, .m = 0},
     {CONV(1, 56, 56, 64, 64), .on_gpu = true, .m = 0},
+    {OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(1, 28, 28, 128, 128), .m = 2},
+    {OTHER(INGOT_I8, 3, 1, 1, 1), SIZES(1, 28, 28, 128, 128), .m = 2},
+    {OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(1, 28, 28, 128, 128), .with_vnni = true, .m = 0},
+    {OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(1, 28, 28, 127, 128), .m = 0}, /* channels are multiplied in pairs */
+    {OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(1, 28, 28, 2 * (IG_WINOGRAD_CHANNELS / 2 + 1), 8), .m = 0}, /* too large sums */
+    {OTHER(INGOT_U8, 3, 1, 1, 1), SIZES(1, 28, 28, 128, 128), .on_gpu = true, .m = 0},
 };
 
 static void check_choices(struct ig_job *job, void *argument) {
     (void)argument;
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         const struct conv *c = &choices[i];
-        const struct ig_pass_options options = {.target = c->on_gpu ? &gpu : &cpu};
+        const struct ig_pass_options options = {.target = c->on_gpu ? &gpu : c->with_vnni ? &vnni : &cpu};
         struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
         build(g, c, 0);
         g = passes_named(g, "winograd pack", &options);

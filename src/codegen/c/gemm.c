@@ -90,9 +90,9 @@ static void print_step(const struct ig_micro *m, int rows, int vectors, int lane
     if (m->rate)
         ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate,
                        u * step);
-    const char *reader = is_widened(m) ? ig_format(text->job, "%s_widen(", m->name)
-                         : m->together ? ig_format(text->job, "*(const %s_u *)(", m->name)
-                                       : ig_c_micro_reader(text->job, m, "u");
+    const char *reader = is_widened(m) && !m->wide ? ig_format(text->job, "%s_widen(", m->name)
+                         : m->together             ? ig_format(text->job, "*(const %s_u *)(", m->name)
+                                                   : ig_c_micro_reader(text->job, m, "u");
     for (int v = 0; v < vectors; v++)
         ig_text_printf(text, "        const %s_v b%d_%d = %sb + %d);\n", m->name, u, v, reader,
                        (u * m->nr + v * lanes) * step);
@@ -228,15 +228,19 @@ static void print_four(const struct ig_micro *m, const struct ig_target *target,
  * products a lane. */
 static void print_pairs(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     const char *n = m->name, *in = target->vector_registers >= 32 ? "v" : "x";
+    ig_text_printf(text, "typedef signed %s %s_b __attribute__((may_alias));\n", m->wide ? "short" : "char", n);
+    if (!m->wide)
+        ig_text_printf(
+            text,
+            "typedef signed char %s_h __attribute__((vector_size(%d), aligned(1), may_alias));\n"
+            "INLINE %s_v %s_widen(const %s_b *at) {\n    %s_v c;\n"
+            "    __asm__(\"vpmovsxbw %%1, %%0\" : \"=%s\"(c) : \"m\"(*(const %s_h *)at));\n    return c;\n}\n",
+            n, target->vector_bytes / 2, n, n, n, n, in, n);
     ig_text_printf(text,
-                   "typedef signed char %s_b __attribute__((may_alias));\n"
-                   "typedef signed char %s_h __attribute__((vector_size(%d), aligned(1), may_alias));\n"
-                   "INLINE %s_v %s_widen(const %s_b *at) {\n    %s_v c;\n"
-                   "    __asm__(\"vpmovsxbw %%1, %%0\" : \"=%s\"(c) : \"m\"(*(const %s_h *)at));\n    return c;\n}\n"
                    "INLINE %s_v %s_pairs(%s_v a, %s_v b) {\n    %s_v c;\n"
                    "    __asm__(\"vpmaddwd %%2, %%1, %%0\" : \"=%s\"(c) : \"%s\"(a), \"%s\"(b));\n    return c;\n}\n"
                    "#define %s_dot(c, a, b) c += %s_pairs(a, b)\n",
-                   n, n, target->vector_bytes / 2, n, n, n, n, in, n, n, n, n, n, n, in, in, in, n, n);
+                   n, n, n, n, n, in, in, in, n, n);
 }
 
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {

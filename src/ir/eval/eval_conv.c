@@ -229,7 +229,9 @@ IG_EVAL(conv) {
     dims[x.rank - 1] = c.base.columns * c.groups;
     out[0] = ig_view_new(ev, c.base.result, x.rank, dims);
     if (c.winograd) {
-        ig_eval_winograd(ev, c.winograd, &c.x, &c.w, c.packed, c.before, c.dilations[0], bias, &out[0]);
+        const struct ig_eval_window window = {
+            {c.before[0], c.before[1]}, c.dilations[0], c.border.f, c.packed, c.together};
+        ig_eval_winograd(ev, c.winograd, &c.x, &c.w, &window, bias, &out[0]);
     } else if (ig_view_elements(&out[0]) != 0) {
         bool as_double = ig_cells_are_float(c.x.dtype) || ingot_dtype_size(c.x.dtype) <= 2;
         bool one = c.packed == 0 && c.channels == 1 && c.base.columns == 1 && as_double;

@@ -4,9 +4,15 @@
 
 #include "ir/eval/eval_op.h"
 
-/* Fills out, [N, H, W, columns], by Winograd's F(m x m, 3 x 3), with one dilation for both axes. x is [N, H, W, C] and
- * dense, w as `packed` says (ops.def); bias may be NULL. */
-void ig_eval_winograd(struct ig_eval *ev, int m, const struct ig_view *x, const struct ig_view *w, int64_t packed,
-                      const int64_t *before, int64_t dilation, const struct ig_view *bias, struct ig_view *out);
+/* Where windows lie, and how their weights do. */
+struct ig_eval_window {
+    int64_t before[2], dilation; /* one for both axes */
+    double border;               /* an element beyond the edges */
+    int64_t packed, together;    /* NR and G of ops.def */
+};
+
+/* Fills out, [N, H, W, columns], by Winograd's F(m x m, 3 x 3). x is [N, H, W, C] and dense; bias may be NULL. */
+void ig_eval_winograd(struct ig_eval *ev, int m, const struct ig_view *x, const struct ig_view *w,
+                      const struct ig_eval_window *window, const struct ig_view *bias, struct ig_view *out);
 
 #endif

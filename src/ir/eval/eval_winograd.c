@@ -10,7 +10,8 @@ enum { T = IG_WINOGRAD_INPUTS };
 struct winograd {
     struct ig_winograd f;
     const struct ig_view *x, *w; /* x is [N, H, W, C], dense */
-    int64_t before[2], dilation, packed, columns;
+    int64_t before[2], dilation, packed, together, columns;
+    double border, scale; /* scale: by which results of integer filters are too large; else 1 */
 };
 
 /* out = matrix * in * matrix', where matrix is rows x depth. */
@@ -35,10 +36,10 @@ static void transform(const double matrix[][T], int rows, int depth, const doubl
 static double element(enum ingot_dtype dtype, const char *at) {
     union ig_cell cell;
     ig_cells_load(dtype, at, 0, 1, &cell);
-    return cell.f;
+    return ig_cells_are_float(dtype) ? cell.f : (double)cell.i;
 }
 
-/* The t x t inputs of a channel from line y and column x on, zero beyond the image, transformed. */
+/* The t x t inputs of a channel from line y and column x on, transformed. */
 static void transform_input(const struct winograd *s, int64_t image, int64_t y, int64_t x, int64_t channel,
                             double out[T][T]) {
     double in[T][T];
@@ -46,7 +47,7 @@ static void transform_input(const struct winograd *s, int64_t image, int64_t y, 
         for (int j = 0; j < s->f.t; j++) {
             const int64_t at[] = {image, y + i * s->dilation, x + j * s->dilation, channel};
             bool inside = at[1] >= 0 && at[1] < s->x->dims[1] && at[2] >= 0 && at[2] < s->x->dims[2];
-            in[i][j] = inside ? element(s->x->dtype, ig_view_at(s->x, at)) : 0;
+            in[i][j] = inside ? element(s->x->dtype, ig_view_at(s->x, at)) : s->border;
         }
     }
     transform(s->f.input, s->f.t, s->f.t, in, out);
@@ -55,7 +56,8 @@ static void transform_input(const struct winograd *s, int64_t image, int64_t y, 
 static double weight(const struct winograd *s, int64_t column, int64_t channel, int i, int j) {
     const int64_t plain[] = {column, channel, i, j};
     if (!s->packed) return element(s->w->dtype, ig_view_at(s->w, plain));
-    const int64_t packed[] = {0, column / s->packed, i, j, channel, column % s->packed};
+    const int64_t packed[] = {
+        0, column / s->packed, i, j, channel / s->together, column % s->packed, channel % s->together};
     return element(s->w->dtype, ig_view_at(s->w, packed));
 }
 
@@ -82,7 +84,9 @@ static void tile(const struct winograd *s, double (*inputs)[T][T], int64_t image
         for (int i = 0; i < s->f.m && y + i * s->dilation < out->dims[1]; i++) {
             for (int j = 0; j < s->f.m && x + j * s->dilation < out->dims[2]; j++) {
                 const int64_t at[] = {image, y + i * s->dilation, x + j * s->dilation, column};
-                const union ig_cell cell = {.f = results[i][j] + start};
+                double result = results[i][j] / s->scale + start;
+                union ig_cell cell = {.f = result};
+                if (!ig_cells_are_float(out->dtype)) cell.i = (int64_t)result;
                 ig_cells_store(out->dtype, ig_view_at(out, at), 0, 1, &cell);
             }
         }
@@ -95,11 +99,18 @@ static int64_t first_output(const struct winograd *s, int64_t i, int64_t outputs
     return i / of_phase + i % of_phase * s->f.m * s->dilation;
 }
 
-void ig_eval_winograd(struct ig_eval *ev, int m, const struct ig_view *x, const struct ig_view *w, int64_t packed,
-                      const int64_t *before, int64_t dilation, const struct ig_view *bias, struct ig_view *out) {
-    const int64_t *dims = out->dims;
-    struct winograd s = {
-        .x = x, .w = w, .before = {before[0], before[1]}, .dilation = dilation, .packed = packed, .columns = dims[3]};
+void ig_eval_winograd(struct ig_eval *ev, int m, const struct ig_view *x, const struct ig_view *w,
+                      const struct ig_eval_window *window, const struct ig_view *bias, struct ig_view *out) {
+    const int64_t *dims = out->dims, dilation = window->dilation;
+    struct winograd s = {.x = x,
+                         .w = w,
+                         .before = {window->before[0], window->before[1]},
+                         .dilation = dilation,
+                         .packed = window->packed,
+                         .together = window->together,
+                         .border = window->border,
+                         .scale = w->dtype == INGOT_I16 ? IG_WINOGRAD_SCALE : 1,
+                         .columns = dims[3]};
     ig_winograd_init(&s.f, m);
     double(*inputs)[T][T] = ig_eval_scratch(ev, x->dims[3], sizeof *inputs);
     for (int64_t image = 0; image < dims[0]; image++)

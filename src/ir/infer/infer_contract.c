@@ -17,6 +17,11 @@ static bool is_half(enum ingot_dtype dtype) {
     return dtype == INGOT_F16 || dtype == INGOT_BF16;
 }
 
+/* Bytes by integer filters that are transformed (winograd.h). */
+static bool is_of_filters(struct ig_infer *x, enum ingot_dtype a, enum ingot_dtype b) {
+    return x->node->op == IG_OP_conv && is_byte(a) && b == INGOT_I16;
+}
+
 /* Checks the operands' types and returns the result's. */
 static enum ingot_dtype accumulator(struct ig_infer *x) {
     enum ingot_dtype a = ig_infer_in(x, 0)->dtype, b = ig_infer_in(x, 1)->dtype;
@@ -26,7 +31,7 @@ static enum ingot_dtype accumulator(struct ig_infer *x) {
         return INGOT_F32;
     }
     ig_infer_numeric(x, 0);
-    bool mixed = (is_byte(a) && is_byte(b)) || (a == INGOT_F32 && is_half(b));
+    bool mixed = (is_byte(a) && is_byte(b)) || (a == INGOT_F32 && is_half(b)) || is_of_filters(x, a, b);
     if (a != b && !mixed) ig_infer_fail(x, "the operands have different types");
     int64_t math = ig_infer_int(x, IG_ATTR_math);
     if (math < IG_MATH_EXACT || math > IG_MATH_FAST) ig_infer_fail(x, "unknown math %lld", (long long)math);
@@ -203,7 +208,8 @@ static int64_t transformed(struct ig_infer *x, const struct layout *l) {
     int64_t positions = 0;
     const int64_t *dilations = ig_infer_ints(x, IG_ATTR_dilations, l->n_spatial);
     bool suits = l->n_spatial == 2 && w->rank >= 4 && ig_infer_int(x, IG_ATTR_groups) == 1 &&
-                 kernel[0] == IG_WINOGRAD_KERNEL && kernel[1] == IG_WINOGRAD_KERNEL && w->dtype == INGOT_F32 &&
+                 kernel[0] == IG_WINOGRAD_KERNEL && kernel[1] == IG_WINOGRAD_KERNEL &&
+                 (w->dtype == INGOT_F32 || w->dtype == INGOT_I16) &&
                  are_ones(ig_infer_ints(x, IG_ATTR_strides, 2), 2) && dilations[0] == dilations[1];
     if (!suits || !ig_dim_is_const(x->dims, w->dim[2], &positions)) return 0;
     int m = ig_winograd_of_positions(positions);

@@ -62,7 +62,8 @@ static bool read_problem(struct winograd *s) {
     const struct ig_contract *c = s->c;
     const struct ig_type *x = ig_contract_in(c, 0), *y = ig_contract_out(c);
     const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before);
-    bool plain = c->packed && ig_contract_attr_int(c, IG_ATTR_channels_last) && c->dtype == INGOT_F32;
+    bool plain = c->packed && ig_contract_attr_int(c, IG_ATTR_channels_last) &&
+                 (c->dtype == INGOT_F32 || (c->dtype == INGOT_I32 && c->operand == INGOT_I16));
     s->channels = ig_contract_const(c, c->depth_dim[2], 0);
     s->dilation = ig_contract_attr(c, IG_ATTR_dilations)->ints[0];
     bool sized = s->channels > 0 && ig_contract_const(c, c->columns, 0) > 0;
@@ -125,7 +126,7 @@ static void choose_units(struct winograd *s) {
 static void make_buffers(struct winograd *s) {
     int64_t rows = squares(s) * s->chunk_rows;
     s->window = ig_kernel_scratch(s->c->kernel, s->c->dtype, constant(s, squares(s) * s->channels), "window");
-    s->inputs = ig_kernel_scratch(s->c->kernel, s->c->dtype, constant(s, rows * s->lda), "inputs");
+    s->inputs = ig_kernel_scratch(s->c->kernel, s->c->operand, constant(s, rows * s->lda), "inputs");
     s->results = ig_kernel_scratch(s->c->kernel, s->c->dtype, constant(s, rows * s->p.nr), "results");
     s->sums = ig_loops_local(s->k, s->c->dtype, (int64_t)s->f.m * s->f.m * s->p.nr, "sums");
 }
@@ -136,6 +137,8 @@ static void make_micro(struct winograd *s) {
                              .dtype = s->c->dtype,
                              .rows = ig_row_blocks_set(s->c, &s->blocks, s->p.mr),
                              .vectors = ig_columns_vector_set(s->c, &s->p, false),
+                             .together = s->c->together > 1 ? s->c->together : 0,
+                             .wide = s->c->together > 1,
                              .nr = s->p.nr,
                              .lda = s->lda,
                              .prefetch = 2048 / s->p.element};
@@ -144,15 +147,16 @@ static void make_micro(struct winograd *s) {
 
 /* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
-static ig_x real(struct winograd *s, double value) {
-    return ig_x_float(s->k, s->c->dtype, value);
+static ig_x number(struct winograd *s, double value) {
+    if (ig_dtype_is_float(s->c->dtype)) return ig_x_float(s->k, s->c->dtype, value);
+    return ig_x_int(s->k, s->c->dtype, (int64_t)value);
 }
 
 /* sum + factor * value; sum may be IG_NO_X. */
 static ig_x add_scaled(struct winograd *s, ig_x sum, double factor, ig_x value) {
     if (factor == 0 || value == IG_NO_X) return sum;
     if (sum != IG_NO_X && factor == -1) return ig_x_map2(s->k, IG_OP_sub, sum, value);
-    if (factor != 1) value = ig_x_map2(s->k, IG_OP_mul, value, real(s, factor));
+    if (factor != 1) value = ig_x_map2(s->k, IG_OP_mul, value, number(s, factor));
     return sum == IG_NO_X ? value : ig_x_map2(s->k, IG_OP_add, sum, value);
 }
 
@@ -237,12 +241,13 @@ static ig_x input_at(struct winograd *s, const ig_x *index, int64_t i, int64_t j
     j *= s->dilation;
     if (!c->lower.is_input[input]) { /* through views */
         const ig_x at[] = {index[0], ig_x_add(k, index[1], num(s, i)), ig_x_add(k, index[2], num(s, j)), index[3]};
-        return ig_lower_value(&c->lower, input, at);
+        return ig_x_cast(k, ig_lower_value(&c->lower, input, at), c->dtype, false);
     }
     ig_x at = ig_x_add(k, ig_x_mul(k, index[0], num(s, s->in_size[0])), index[1]);
     at = ig_x_add(k, ig_x_mul(k, at, num(s, s->in_size[1])), index[2]);
     at = ig_x_add(k, ig_x_mul(k, at, num(s, s->channels)), index[3]);
-    return ig_x_load(k, c->lower.buffer_of[input], ig_x_add(k, at, num(s, (i * s->in_size[1] + j) * s->channels)));
+    at = ig_x_add(k, at, num(s, (i * s->in_size[1] + j) * s->channels));
+    return ig_x_cast(k, ig_x_load(k, c->lower.buffer_of[input], at), c->dtype, false);
 }
 
 /* The position in the window of a channel of input (i, j). */
@@ -251,7 +256,7 @@ static ig_x window_at(struct winograd *s, ig_x i, ig_x j, ig_x channel) {
     return ig_x_add(s->k, ig_x_mul(s->k, at, num(s, s->channels)), channel);
 }
 
-/* Copies the t x t inputs from (y, x) on to the window, zeros where there is no image. */
+/* Copies the t x t inputs from (y, x) on to the window, the border where there is no image. */
 static void copy_window(struct winograd *s, struct ig_stmt *body, ig_x image, ig_x y, ig_x x) {
     struct ig_loops *k = s->k;
     ig_x i, j, channel;
@@ -265,7 +270,7 @@ static void copy_window(struct winograd *s, struct ig_stmt *body, ig_x image, ig
     ig_x value = input_at(s, (const ig_x[]){image, y, x, channel}, 0, 0);
     ig_s_store(k, copy, s->window, window_at(s, i, j, channel), value);
     fill = loop(s, fill, IG_FOR_SIMD, num(s, s->channels), &channel);
-    ig_s_store(k, fill, s->window, window_at(s, i, j, channel), real(s, 0));
+    ig_s_store(k, fill, s->window, window_at(s, i, j, channel), number(s, (double)ig_contract_border(s->c)));
 }
 
 /* Stores t x t inputs of a channel, transformed, to row `row` of the matrices. */
@@ -331,6 +336,13 @@ static void emit_products(struct winograd *s, struct ig_stmt *body, ig_x first, 
     ig_s_call(k, body, "gemm", args, 8);
 }
 
+/* Integer filters are larger than others. */
+static ig_x scaled(struct winograd *s, ig_x sum) {
+    enum { SHIFT = 2 };
+    if (ig_dtype_is_float(s->c->dtype)) return sum;
+    return ig_x_map2(s->k, IG_OP_shr, sum, number(s, SHIFT));
+}
+
 /* Transforms row `row` of the results to the tile's sums. */
 static void transform_row(struct winograd *s, struct ig_stmt *body, ig_x row) {
     struct ig_loops *k = s->k;
@@ -344,7 +356,7 @@ static void transform_row(struct winograd *s, struct ig_stmt *body, ig_x row) {
     transform_both(s, transform_result, s->f.m, in, out);
     for (int i = 0; i < s->f.m; i++)
         for (int j = 0; j < s->f.m; j++)
-            ig_s_store(k, body, s->sums, ig_x_add(k, column, num(s, (i * s->f.m + j) * s->p.nr)), out[i][j]);
+            ig_s_store(k, body, s->sums, ig_x_add(k, column, num(s, (i * s->f.m + j) * s->p.nr)), scaled(s, out[i][j]));
 }
 
 /* How many outputs a tile has from position `at` on along an axis. */

@@ -125,16 +125,26 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
 
 /* ---- Transformed filters ----------------------------------------------------------------------------------------- */
 
+/* The type in which filters are recovered. */
+static enum ingot_dtype filter_type(const struct ig_contract *c) {
+    return ig_dtype_is_float(c->dtype) ? c->dtype : INGOT_F32;
+}
+
 /* Element (i, j) of the transformed filter of column n and a channel. */
 static ig_x transformed(struct ig_contract *c, ig_x n, ig_x channel, ig_x i, ig_x j) {
     struct ig_loops *k = c->k;
     int64_t t = c->winograd + IG_WINOGRAD_KERNEL - 1, nr = ig_contract_attr_int(c, IG_ATTR_packed);
-    if (nr == 0) return ig_lower_value(&c->lower, c->node.in[1], (const ig_x[]){n, channel, i, j});
-    ig_x at = ig_x_add(k, ig_x_mul(k, ig_x_div(k, n, ig_contract_int(c, nr)), ig_contract_int(c, t)), i);
+    ig_x together = ig_contract_int(c, c->together), width = ig_contract_int(c, nr);
+    if (nr == 0)
+        return ig_x_cast(k, ig_lower_value(&c->lower, c->node.in[1], (const ig_x[]){n, channel, i, j}), filter_type(c),
+                         false);
+    ig_x at = ig_x_add(k, ig_x_mul(k, ig_x_div(k, n, width), ig_contract_int(c, t)), i);
     at = ig_x_add(k, ig_x_mul(k, at, ig_contract_int(c, t)), j);
-    at = ig_x_add(k, ig_x_mul(k, at, ig_contract_dim(c, c->depth_dim[2])), channel);
-    at = ig_x_add(k, ig_x_mul(k, at, ig_contract_int(c, nr)), ig_x_mod(k, n, ig_contract_int(c, nr)));
-    return ig_x_load(k, c->lower.buffer_of[c->node.in[1]], at);
+    at = ig_x_mul(k, at, ig_contract_dim(c, ig_dim_div(k->dims, c->depth_dim[2], ig_contract_as_dim(c, c->together))));
+    at = ig_x_add(k, at, ig_x_div(k, channel, together));
+    at = ig_x_add(k, ig_x_mul(k, at, width), ig_x_mod(k, n, width));
+    at = ig_x_add(k, ig_x_mul(k, at, together), ig_x_mod(k, channel, together));
+    return ig_x_cast(k, ig_x_load(k, c->lower.buffer_of[c->node.in[1]], at), filter_type(c), false);
 }
 
 /* by[position], position 0 … 2 */
@@ -151,11 +161,11 @@ struct undoing {
 static struct undoing undo(struct ig_contract *c, ig_x position) {
     struct ig_winograd w;
     ig_winograd_init(&w, c->winograd);
-    ig_x zero = ig_x_float(c->k, c->dtype, 0), one = ig_x_float(c->k, c->dtype, 1);
+    enum ingot_dtype type = filter_type(c);
+    ig_x zero = ig_x_float(c->k, type, 0), one = ig_x_float(c->k, type, 1);
     return (struct undoing){
         one_of(c, position, ig_contract_int(c, 0), ig_contract_int(c, 1), ig_contract_int(c, w.t - 1)),
-        one_of(c, position, ig_x_float(c->k, c->dtype, w.inverse[0][0]), ig_x_float(c->k, c->dtype, w.inverse[1][1]),
-               one),
+        one_of(c, position, ig_x_float(c->k, type, w.inverse[0][0]), ig_x_float(c->k, type, w.inverse[1][1]), one),
         one_of(c, position, zero, one, zero)};
 }
 
@@ -170,7 +180,9 @@ static ig_x recovered(struct ig_contract *c, ig_x n, const ig_x *depth) {
         line[i] = ig_x_map2(k, IG_OP_sub, transformed(c, n, depth[2], at, x.from), second);
     }
     ig_x both = ig_x_map2(k, IG_OP_sub, line[0], ig_x_map2(k, IG_OP_mul, line[1], y.second));
-    return ig_x_map2(k, IG_OP_mul, ig_x_map2(k, IG_OP_mul, both, x.factor), y.factor);
+    ig_x filter = ig_x_map2(k, IG_OP_mul, ig_x_map2(k, IG_OP_mul, both, x.factor), y.factor);
+    if (ig_dtype_is_float(c->dtype)) return filter;
+    return ig_x_cast(k, ig_x_map2(k, IG_OP_div, filter, ig_x_float(k, INGOT_F32, IG_WINOGRAD_SCALE)), c->dtype, false);
 }
 
 /* ---- Elements of C ----------------------------------------------------------------------------------------------- */

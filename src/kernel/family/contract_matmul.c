@@ -179,7 +179,8 @@ void ig_contract_read_packing(struct ig_contract *c, int rank) {
     c->together = width > 0 && b->rank == rank + 1 ? (int)ig_contract_const(c, b->dim[rank], 1) : 1;
     c->packed = width > 0 && width % lanes == 0 && width <= 4 * lanes;
     if (c->together == 1) return;
-    bool suits = ig_target_together(c->target, a->dtype, b->dtype) == c->together, bytes = b->dtype == INGOT_I8;
+    bool suits = ig_target_together(c->target, a->dtype, b->dtype) == c->together,
+         bytes = b->dtype == INGOT_I8 || b->dtype == INGOT_I16;
     c->packed &= suits && c->dtype == (bytes ? INGOT_I32 : INGOT_F32);
     if (c->packed) c->operand = bytes && c->together == 2 ? INGOT_I16 : a->dtype;
 }
