@@ -80,6 +80,7 @@ static void build_conv(struct ig_graph *g, const void *argument) {
 }
 
 #define F32 .dtype = INGOT_F32, .acc = INGOT_F32
+#define F64 .dtype = INGOT_F64, .acc = INGOT_F64
 #define PLANE(n, h, w, i, o, k, s, p)                                                                     \
     F32, .spatial = 2, .batch = n, .size = {h, w}, .in = i, .out = o, .kernel = {k, k}, .stride = {s, s}, \
          .dilation = {1, 1}, .before = {p, p}, .after = {p, p}, .groups = 1, .last = true
@@ -195,20 +196,8 @@ static const struct conv depthwise[] = {
      .before = {30}, .after = {30}, .groups = 12, .last = true, .bias = true}, /* a long window */
     {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 48, .out = 48, .kernel = {4}, .stride = {3}, .dilation = {1},
      .before = {0}, .after = {3}, .groups = 24, .last = true, .bias = true},
-    {.dtype = INGOT_F64,
-     .acc = INGOT_F64,
-     .spatial = 2,
-     .batch = 1,
-     .size = {7, 9},
-     .in = 12,
-     .out = 12,
-     .kernel = {3, 3},
-     .stride = {1, 1},
-     .dilation = {1, 1},
-     .before = {1, 1},
-     .after = {1, 1},
-     .groups = 12,
-     .last = true},
+    {F64, .spatial = 2, .batch = 1, .size = {7, 9}, .in = 12, .out = 12, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 12, .last = true},
 };
 
 /* Filters transformed for F(m x m, 3 x 3), with padding p on all sides. */
