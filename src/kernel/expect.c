@@ -121,6 +121,10 @@ static void count_depthwise(const struct ig_cuda_depthwise *d, struct ig_expect 
     e->issues = weights * lanes * width + (loads + weights) * (lanes / 2 + 2) + 60;
     e->lines = (loads + 0.05 * weights) * larger(1, lanes / 2);
     e->turns = weights;
+    if (!ig_cuda_depthwise_is_bytes(d)) return;
+    double together = ig_cuda_depthwise_together(d); /* rows that an instruction multiplies; bytes are moved for that */
+    e->issues = weights / together * lanes * width + (loads + weights) * (2 * lanes / together + 3) + 60;
+    e->lines = loads + 0.05 * weights;
 }
 
 void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, double weights,

@@ -310,6 +310,23 @@ EMULATED static void ptx_cvt_rzi_u8_f32(int &byte, float a) {
 EMULATED static void ptx_cvt_rni_u8_f32(int &byte, float a) {
     byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)rintf(a);
 }
+template <class A, class B> EMULATED static int emulated_dot(unsigned a, unsigned b, int sum) {
+    for (int i = 0; i < 32; i += 8)
+        sum += (A)(a >> i) * (B)(b >> i);
+    return sum;
+}
+EMULATED static void ptx_dp4a_u32_u32(int &to, unsigned a, unsigned b, int sum) {
+    to = emulated_dot<unsigned char, unsigned char>(a, b, sum);
+}
+EMULATED static void ptx_dp4a_u32_s32(int &to, unsigned a, unsigned b, int sum) {
+    to = emulated_dot<unsigned char, signed char>(a, b, sum);
+}
+EMULATED static void ptx_dp4a_s32_u32(int &to, unsigned a, unsigned b, int sum) {
+    to = emulated_dot<signed char, unsigned char>(a, b, sum);
+}
+EMULATED static void ptx_dp4a_s32_s32(int &to, unsigned a, unsigned b, int sum) {
+    to = emulated_dot<signed char, signed char>(a, b, sum);
+}
 /* Products of halves are exact in f32; the results of templates' differences too. */
 EMULATED static void ptx_mul_rn_f16x2(unsigned &to, unsigned a, unsigned b) {
     to = emulated_to_f16(emulated_f16(a >> 16) * emulated_f16(b >> 16)) << 16 |

@@ -168,6 +168,46 @@ static const struct conv transformed[] = {
     {FILTERS(-1, -2, 9, 6, 33, 1, 1, 9), .bias = true}, /* any number of lines: filters are recovered */
 };
 
+/* Depthwise, packed on GPUs whatever the channels; and groups, of which GPUs join several. */
+static const struct conv grouped[] = {
+    {PLANE(-1, 9, 14, 17, 17, 17, 3, 1, 1, 131), .constant = true, .bias = true},
+    {PLANE(2, 7, 8, 3, 3, 3, 5, 2, 2, 255), .constant = true},
+    {PLANE(1, 1, 1, 16, 16, 16, 3, 1, 1, 128), .constant = true},
+    {PLANE(2, -2, 6, 10, 10, 10, 2, 1, 5, 7), .constant = true, .last = true}, /* windows wholly beyond the edges */
+    {.spatial = 2,
+     .batch = 1,
+     .size = {13, 29},
+     .in = 8,
+     .out = 8,
+     .groups = 8,
+     .kernel = {7, 3},
+     .stride = {1, 2},
+     .dilation = {2, 9},
+     .before = {0, 4},
+     .after = {6, 11},
+     .border = 91,
+     .last = true,
+     .constant = true},
+    {.spatial = 1,
+     .batch = -1,
+     .size = {40},
+     .in = 6,
+     .out = 6,
+     .groups = 6,
+     .kernel = {9},
+     .stride = {1},
+     .dilation = {1},
+     .before = {8},
+     .after = {0},
+     .border = 3,
+     .last = true,
+     .constant = true},
+    {PLANE(-1, 9, 9, 32, 64, 8, 3, 2, 1, 131), .constant = true, .bias = true},
+    {PLANE(1, 7, 6, 30, 15, 15, 3, 1, 1, 200), .constant = true, .last = true},
+    {PLANE(2, 6, 5, 6, 18, 3, 1, 1, 0, 0), .constant = true},
+    {PLANE(1, 5, 5, 34, 51, 17, 3, 1, 3, 9), .constant = true, .last = true, .bias = true},
+};
+
 /* ---- The combinations of types ---- */
 
 static const enum ingot_dtype bytes[] = {INGOT_U8, INGOT_I8};
@@ -195,6 +235,7 @@ static void test_products(void **state) {
 static void test_convolutions(void **state) {
     (void)state;
     check(build_conv, convs, sizeof *convs, COUNT(convs), "convolution");
+    check(build_conv, grouped, sizeof *grouped, COUNT(grouped), "in groups");
 }
 
 static void test_transformed(void **state) {

@@ -419,25 +419,26 @@ static void test_divisions(void **state) {
 /* ---- Operands of convolutions ------------------------------------------------------------------------------------------------ */
 
 /* A convolution, or a depthwise one, of an image that lies in memory as a matrix, which a view left in no region. */
-static void build_flat_conv(struct ig_graph *g, bool deep) {
+static void build_flat_conv(struct ig_graph *g, bool deep, bool bytes) {
     const int64_t flat[2] = {128, 32}, weights[4] = {32, deep ? 1 : 32, 3, 3}, ones[2] = {1, 1}, taps[2] = {3, 3};
     ig_dim one = ig_dim_const(g->dims, 1), eight = ig_dim_const(g->dims, 8), half[2] = {one, one};
     ig_dim sizes[4] = {ig_dim_const(g->dims, 2), eight, eight, ig_dim_const(g->dims, 32)};
+    enum ingot_dtype dtype = bytes ? INGOT_I8 : INGOT_F16;
     struct ig_graph *const none[2] = {NULL, NULL};
     struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),
                               ig_attr_of_ints(ones, 2),
                               ig_attr_of_dims(half, 2),
                               ig_attr_of_dims(half, 2),
                               ig_attr_of_int(deep ? 32 : 1),
-                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_dtype(bytes ? INGOT_I32 : INGOT_F32),
                               ig_attr_of_int(1),
                               ig_attr_of_int(0),
                               ig_attr_of_int(32),
                               ig_attr_of_ints(taps, 2),
                               ig_attr_of_int(IG_MATH_EXACT),
                               ig_attr_of_int(0)};
-    ig_value in[2] = {ig_build_reshape(g, input(g, "x", INGOT_F16, 2, flat), sizes, 4)};
-    in[1] = random_constant(g, INGOT_F16, 4, weights, 3);
+    ig_value in[2] = {ig_build_reshape(g, input(g, "x", dtype, 2, flat), sizes, 4)};
+    in[1] = random_constant(g, dtype, 4, weights, 3);
     ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none));
 }
 
@@ -446,9 +447,10 @@ static void check_flat_convs(struct ig_job *job, void *argument) {
     const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 80};
     struct ig_pass_options options = {.target = &target};
     (void)argument;
-    for (int deep = 0; deep < 2; deep++) {
+    for (int i = 0; i < 4; i++) {
+        bool deep = i % 2;
         struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-        build_flat_conv(g, deep);
+        build_flat_conv(g, deep, i >= 2);
         g = passes_named(g, "pack fuse partition", &options);
         assert_int_equal(g->regions.count, 1);
         for (int choice = 0;; choice++) {

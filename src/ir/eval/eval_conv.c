@@ -215,7 +215,7 @@ IG_EVAL(conv) {
     bool together = c.packed > 0 && c.w.rank == x.rank + 3;
     c.together = together && c.w.dims[x.rank + 2] > 0 ? c.w.dims[x.rank + 2] : 1;
     if (c.packed == 1 && x.rank == 4 && c.w.rank == 4 && c.w.dtype == INGOT_I8) c.together = 4;
-    bool unpanelled = c.packed == 1 && ig_attr_int(graph, node, IG_ATTR_groups) > 1;
+    bool unpanelled = c.packed == 1 && ig_attr_int(graph, node, IG_ATTR_groups) > 1 && c.w.rank <= x.rank;
     c.in_rows = unpanelled && c.w.rank == x.rank && c.together == 1;
     c.depthwise = unpanelled && !c.in_rows;
     conv_shape(ev, graph, node, &c);

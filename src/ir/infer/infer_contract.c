@@ -238,7 +238,8 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
         ig_infer_fail(x, "%s channels cannot be split into %lld groups", ig_infer_dim_text(x, channels),
                       (long long)groups);
     ig_dim per_group = ig_dim_div(d, channels, ig_dim_const(d, groups));
-    bool in_rows = width == 1 && groups > 1; /* depthwise, or of few channels */
+    /* Depthwise, or of few channels, without panels. */
+    bool in_rows = width == 1 && groups > 1 && ig_infer_in(x, 1)->rank <= l->n_spatial + 2;
     if (in_rows && l->n_spatial == 2 && ig_infer_in(x, 1)->rank == 4 && ig_infer_in(x, 1)->dtype == INGOT_I8) {
         check_lines_together(x, channels, kernel);
         return;

@@ -2,7 +2,7 @@
  * Depthwise convolution on GPUs, channels-last, of an input that lies in memory: a thread computes several neighbouring
  * output positions of several neighbouring channels (codegen/cuda/depthwise.cu), so that each element that it loads and
  * converts serves several positions. Neighbouring threads have neighbouring channels, then neighbouring positions, whose
- * windows overlap in the caches.
+ * windows overlap in the caches. Bytes are multiplied by several rows of the window at once (codegen/cuda/depthwise_bytes.cu).
  */
 #include "kernel/cuda/contract.h"
 
@@ -28,12 +28,14 @@ struct division {
 /* What the cost of a division depends on, beside sizes. */
 struct problem {
     int64_t channels, window_rows, taps, stride; /* rows of the window, planes included; taps of a row */
+    int64_t steps; /* of bytes: in which these rows are multiplied, several at a time; 0: others */
     struct division is;
 };
 
 struct depthwise {
     struct ig_contract *c;
     struct ig_loops *k;
+    struct ig_cuda_depthwise *t;
     struct division is;
     int threads; /* per block */
     const struct ig_type *in, *out;
@@ -67,6 +69,20 @@ static ig_dim size_of(struct depthwise *s, const struct ig_type *type, int axis)
     return axis_of(s, axis) < 0 ? constant(s, 1) : type->dim[1 + axis_of(s, axis)];
 }
 
+/* All but the division. */
+static void describe(struct depthwise *s) {
+    struct ig_cuda_depthwise *t = s->t = IG_NEW(s->k->job, struct ig_cuda_depthwise);
+    *t = (struct ig_cuda_depthwise){.input = s->in->dtype,
+                                    .weight = ig_contract_in(s->c, 1)->dtype,
+                                    .channels = s->c->groups,
+                                    .stride = (int)attr_of(s, IG_ATTR_strides, 2),
+                                    .border = (int)ig_contract_border(s->c)};
+    for (int i = 0; i < 3; i++) {
+        t->taps[i] = (int)attr_of(s, IG_ATTR_kernel, i);
+        t->dilations[i] = (int)attr_of(s, IG_ATTR_dilations, i);
+    }
+}
+
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -81,6 +97,15 @@ static int64_t count_at(const struct problem *p, int64_t images, int64_t rows, i
     return images * rows * ceil_div(columns, p->is.width) * (p->channels / p->is.lanes);
 }
 
+/* Instructions of a thread for bytes: a multiplier is fed with a channel's bytes of several rows of the window, which are transposed
+ * for it. Multiplying and moving bytes take two turns each of a part of the processor, side by side. Not measured yet. */
+static double instructions_of_bytes(const struct problem *p, double loads) {
+    double lanes = p->is.lanes,
+           columns = (double)p->steps * ((double)(p->is.width - 1) * (double)p->stride + 2 * (double)p->taps);
+    double products = (double)p->steps * (double)p->taps * lanes * p->is.width;
+    return products * 1.3 + columns * 2 * lanes + loads * 3 + p->is.width * lanes * 2 + 60;
+}
+
 /* Microseconds for images (planes included) of rows x columns: instructions, of which schedulers issue most of one a
  * cycle, counted as in the code for sm_90; accesses to the first cache; or the memory's traffic. A thread alone waits
  * for its own results, and for memory once a row, or less if all rows' loads are in flight together. Positions beyond a
@@ -92,13 +117,15 @@ static double time_of(const struct problem *p, int64_t images, int64_t rows, int
     int block = threads_per_block(threads);
     double loads = window_rows * ((width - 1) * (double)p->stride + 2 * taps);
     double instructions = window_rows * (taps * lanes * width + 8) + loads * (lanes + 2) + width * lanes * 2 + 60;
+    if (p->steps > 0) instructions = instructions_of_bytes(p, loads);
     double warps = (double)ceil_div(ceil_div(threads, block), IG_CUDA_PROCESSORS) * block / 32;
-    double issued = warps * instructions / 4 / 0.85, accessed = LATENCY + warps * loads * (lanes > 2 ? lanes : 2);
+    double issued = warps * instructions / 4 / 0.85,
+           accessed = LATENCY + warps * loads * (lanes > 2 && p->steps == 0 ? lanes : 2);
     double alone = instructions * 3.3 + LATENCY * (p->is.at_once ? 3 : window_rows);
     double cycles = fmax(alone, fmax(issued, accessed));
     if (columns % p->is.width != 0) cycles *= 1.4;
     double elements = (double)(images * rows * columns * p->channels);
-    double bytes = elements * (1 + (double)(p->stride * p->stride)) * 2 / 3.5e6;
+    double bytes = elements * (1 + (double)(p->stride * p->stride)) * (p->steps > 0 ? 1 : 2) / 3.5e6;
     return 2.5 + fmax(cycles / CLOCK, bytes);
 }
 
@@ -118,13 +145,15 @@ static void choose(struct depthwise *s) {
     double least = INFINITY;
     *p = (struct problem){.channels = c->groups, .taps = taps, .stride = attr_of(s, IG_ATTR_strides, 2)};
     p->window_rows = attr_of(s, IG_ATTR_kernel, 0) * attr_of(s, IG_ATTR_kernel, 1);
+    if (ig_cuda_depthwise_is_bytes(s->t)) p->steps = (int64_t)s->t->taps[0] * ig_cuda_depthwise_steps(s->t);
+    int64_t turns = p->steps > 0 ? p->steps : p->window_rows;
     for (int lanes = MOST_LANES; lanes > 0; lanes /= 2) {
         if (c->groups % lanes != 0 || (lanes > 2 && lanes * taps > MOST_WEIGHTS)) continue;
         if (lanes == 1 && c->groups % 2 == 0) break; /* accesses of two bytes */
         for (int width = MOST_WIDTH; width > 0; width--) {
             if (width > SMALL_WIDTH && (width - 1) * p->stride + taps > MOST_LOADED) continue;
             p->is = (struct division){.lanes = lanes, .width = width};
-            p->is.at_once = p->window_rows * taps * lanes * width <= MOST_PRODUCTS;
+            p->is.at_once = turns * taps * lanes * width <= MOST_PRODUCTS;
             double time = time_of(p, n, height, length);
             if (time >= least) continue;
             least = time;
@@ -132,27 +161,14 @@ static void choose(struct depthwise *s) {
         }
     }
     p->is = s->is;
+    s->t->lanes = s->is.lanes;
+    s->t->width = s->is.width;
+    s->t->at_once = s->is.at_once;
     s->threads = threads_per_block(count_at(p, n, height, length));
     c->kernel->model = (struct ig_kernel_model){{images, rows, columns, constant(s, 1)}, p, cost};
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
-
-static const struct ig_cuda_depthwise *describe(struct depthwise *s) {
-    struct ig_cuda_depthwise *t = IG_NEW(s->k->job, struct ig_cuda_depthwise);
-    *t = (struct ig_cuda_depthwise){.input = s->in->dtype,
-                                    .weight = ig_contract_in(s->c, 1)->dtype,
-                                    .channels = s->c->groups,
-                                    .stride = (int)attr_of(s, IG_ATTR_strides, 2),
-                                    .lanes = s->is.lanes,
-                                    .width = s->is.width,
-                                    .at_once = s->is.at_once};
-    for (int i = 0; i < 3; i++) {
-        t->taps[i] = (int)attr_of(s, IG_ATTR_kernel, i);
-        t->dilations[i] = (int)attr_of(s, IG_ATTR_dilations, i);
-    }
-    return t;
-}
 
 static ig_dim across(struct depthwise *s) {
     return ig_dim_ceil_div(s->k->dims, size_of(s, s->out, 2), constant(s, s->is.width));
@@ -242,14 +258,20 @@ static void emit(struct depthwise *s) {
     emit_stores(s, body);
 }
 
-static bool is_type(enum ingot_dtype dtype) {
+static bool is_byte(enum ingot_dtype dtype) {
+    return dtype == INGOT_I8 || dtype == INGOT_U8;
+}
+
+static bool is_float(enum ingot_dtype dtype) {
     return dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16;
 }
 
 /* Does an operand lie in memory, in a type of the template's? */
 static bool is_plain(const struct ig_contract *c, int operand) {
     int buffer = ig_cuda_plain_operand(c, operand);
-    return buffer >= 0 && is_type(c->k->buffers.at[buffer].dtype);
+    if (buffer < 0) return false;
+    enum ingot_dtype dtype = c->k->buffers.at[buffer].dtype;
+    return c->dtype == INGOT_I32 ? is_byte(dtype) : c->dtype == INGOT_F32 && is_float(dtype);
 }
 
 bool ig_cuda_is_depthwise(const struct ig_contract *c) {
@@ -259,12 +281,16 @@ bool ig_cuda_is_depthwise(const struct ig_contract *c) {
 
 bool ig_cuda_contract_depthwise(struct ig_contract *c) {
     struct depthwise s = {.c = c, .k = c->k, .in = ig_contract_in(c, 0), .out = ig_contract_out(c)};
-    if (!ig_cuda_is_depthwise(c) || c->dtype != INGOT_F32 || !is_plain(c, 0) || !is_plain(c, 1)) return false;
-    if (ig_contract_attr_int(c, IG_ATTR_packed) != 1 || 2 * attr_of(&s, IG_ATTR_kernel, 2) > MOST_WEIGHTS) return false;
+    if (!ig_cuda_is_depthwise(c) || !is_plain(c, 0) || !is_plain(c, 1)) return false;
+    if (ig_contract_attr_int(c, IG_ATTR_packed) != 1 || ig_contract_lines_together(c) ||
+        2 * attr_of(&s, IG_ATTR_kernel, 2) > MOST_WEIGHTS)
+        return false;
+    describe(&s);
     choose(&s);
-    c->kernel->depthwise = describe(&s);
-    c->kernel->tactic = ig_format(c->k->job, "depthwise, %d positions of %d channels a thread%s", s.is.width,
-                                  s.is.lanes, s.is.at_once ? ", all rows at once" : "");
+    c->kernel->depthwise = s.t;
+    c->kernel->tactic = ig_format(c->k->job, "depthwise%s, %d positions of %d channels a thread%s",
+                                  ig_cuda_depthwise_is_bytes(s.t) ? " i8" : "", s.is.width, s.is.lanes,
+                                  s.is.at_once ? ", all rows at once" : "");
     emit(&s);
     ig_loops_store_once(c->k);
     return !c->astray;

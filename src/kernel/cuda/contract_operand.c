@@ -243,9 +243,9 @@ static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int buffer, i
 /* Weights of a convolution: one panel per group, at least as wide as the group's columns, or a line for each column. */
 static struct ig_cuda_source conv_b(struct ig_contract *c, ig_x b, int buffer, int element) {
     int64_t width = ig_contract_attr_int(c, IG_ATTR_packed), columns = known(c, c->columns);
-    if (width == 1 && c->groups == 1) {
+    if (width == 1 && !ig_contract_without_panels(c)) {
         struct ig_cuda_source lines = {.kind = IG_CUDA_ALONG, .buffer = buffer, .ld = c->depth};
-        lines.base = ig_contract_int(c, 0);
+        lines.base = ig_x_mul(c->k, b, ig_contract_dim(c, ig_dim_mul(c->graph->dims, c->columns, c->depth)));
         lines.copy = copy_of(c, NULL, IG_NO_X, &c->depth, 1, element);
         return lines;
     }

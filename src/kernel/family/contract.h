@@ -118,7 +118,8 @@ static inline const struct ig_type *ig_contract_out(const struct ig_contract *c)
 }
 /* Are the weights those of groups, without panels (ops.def)? */
 static inline bool ig_contract_without_panels(const struct ig_contract *c) {
-    return c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1;
+    return c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1 &&
+           ig_contract_in(c, 1)->rank <= c->spatial + 2;
 }
 /* Are these depthwise weights with four lines of the kernel together? */
 static inline bool ig_contract_lines_together(const struct ig_contract *c) {

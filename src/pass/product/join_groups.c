@@ -2,17 +2,17 @@
  * Grouped convolutions of few channels on the tensor cores of GPUs: several groups become one, whose weights are zero
  * between channels of different ones (a block-diagonal matrix).
  *
- * Tensor cores multiply blocks: a tile has 32 columns or more and steps of 64 along the depth, and copies of the image
- * are fastest in pieces of 16 bytes. A group of four channels fills an eighth of the columns and half of a step; 16 of
- * them together fill all, and take a fifth of the time that they take one by one on an H200, though most of the products
- * are by zero. Image data
+ * Tensor cores multiply blocks: a tile has 32 columns or more and steps of 128 bytes along the depth, and copies of the
+ * image are fastest in pieces of 16 bytes. In f16 a group of four channels fills an eighth of the columns and half of a
+ * step; 16 of them together fill all, and take a fifth of the time that they take one by one on an H200, though most of the
+ * products are by zero. What lies beyond the edges of an image of bytes is multiplied by zeros, too. Image data
  * that are infinite or NaN make NaN of all results of the joined groups at that place.
  */
 #include "pass/product/join_groups.h"
 
 #include "pass/view/view.h"
 
-enum { LINES = 64, COLUMNS = 32, STEP = 64, LOAD = 8 /* elements */, BLOCK = 400 };
+enum { LINES = 64, COLUMNS = 32, STEP = 128, LOAD = 16 /* bytes */, BLOCK = 400 };
 
 static int64_t rounded_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
@@ -20,21 +20,21 @@ static int64_t rounded_up(int64_t n, int64_t to) {
 
 /* What all groups take, in copies of 16 bytes for LINES output positions, if `together` of them are one. BLOCK is what a
  * block takes besides its steps: fitted to times of an H200. */
-static int64_t cost(const int64_t *dims, int rank, int64_t groups, int64_t together) {
-    int64_t taps = 1, channels = dims[1] * together, columns = rounded_up(dims[0] / groups * together, COLUMNS);
+static int64_t cost(const int64_t *dims, int rank, int64_t element, int64_t groups, int64_t together) {
+    int64_t taps = 1, bytes = dims[1] * together * element, columns = rounded_up(dims[0] / groups * together, COLUMNS);
     int64_t apart = 1; /* copies instead of one of 16 bytes */
     for (int i = 2; i < rank; i++)
         taps *= dims[i];
-    while (apart < LOAD && channels * apart % LOAD != 0)
+    while (apart < LOAD && bytes * apart % LOAD != 0)
         apart *= 2;
-    int64_t steps = rounded_up(taps * channels, STEP) / STEP;
+    int64_t steps = rounded_up(taps * bytes, STEP) / STEP;
     return groups / together * (steps * (LINES * apart + columns) + BLOCK);
 }
 
-static int64_t best_number(const int64_t *dims, int rank, int64_t groups) {
+static int64_t best_number(const int64_t *dims, int rank, int64_t element, int64_t groups) {
     int64_t best = 1;
     for (int64_t n = 2; n <= groups; n++) {
-        if (groups % n == 0 && cost(dims, rank, groups, n) < cost(dims, rank, groups, best)) best = n;
+        if (groups % n == 0 && cost(dims, rank, element, groups, n) < cost(dims, rank, element, groups, best)) best = n;
     }
     return best;
 }
@@ -60,8 +60,10 @@ ig_value ig_spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_
 ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups) {
     int64_t dims[INGOT_MAX_RANK], sizes[INGOT_MAX_RANK];
     int rank = ig_type_of(g, w)->rank;
+    int64_t element =
+        ingot_dtype_size(ig_type_of(g, w)->dtype) == 1 ? 1 : 2; /* of f32, too, for which nothing is fitted */
     if (!ig_type_is_static(g->dims, ig_type_of(g, w), dims)) return w;
-    int64_t n = best_number(dims, rank, *groups), columns = dims[0] / *groups, each = 1;
+    int64_t n = best_number(dims, rank, element, *groups), columns = dims[0] / *groups, each = 1;
     if (n == 1) return w;
     *groups /= n;
     for (int i = 1; i < rank; i++)

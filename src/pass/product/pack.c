@@ -5,13 +5,14 @@
  * Guarantees: matrices [k, n] of f32, f16, bf16 or, on GPUs, bytes that are the constant second operand of a matmul
  *             become [ceil(n/NR), k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
  *             C/groups, NR], [kernel..., C] if depthwise, and on CPUs [kernel..., C/groups, M] in groups of so few channels
- *             that vectors have several; transformed filters (winograd.c) have their positions in the place of the
+ *             that vectors have several, and depthwise ones of pictures of bytes with four lines together; transformed
+ *             filters (winograd.c) have their positions in the place of the
  *             kernel's; the attribute `packed` records it (NR, or 1). NR is the target's panel width. On CPUs, weights of i8 are packed likewise where the first operand is of bytes,
  *             with four steps of the depth together; one of i8 is raised by 128 to u8 for that, and 128 times the sums of
  *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. NR is 1 for
- *             bytes, which their tensor cores read along the depth only (not in groups), for rows that may be few on GPUs
+ *             bytes, which their tensor cores read along the depth only, for rows that may be few on GPUs
  *             that stream columns, on GPUs with products of warp
  *             groups in TF32, where these do the same, and for many rows in f16 and bf16, where that saves exchanging
  *             results between threads, or filling up. Convolutions of
@@ -220,7 +221,8 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
 static bool has_tensor_cores(const struct ig_rewriter *rw, const struct ig_node *n) {
     enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
     bool rounded = ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32;
-    return ig_target_is_cuda(rw->options->target) && (dtype == INGOT_F16 || dtype == INGOT_BF16 || rounded);
+    return ig_target_is_cuda(rw->options->target) &&
+           (dtype == INGOT_F16 || dtype == INGOT_BF16 || rounded || are_bytes(rw->options->target, dtype));
 }
 
 static struct ig_attr *with_groups(struct ig_graph *g, const struct ig_node *n, int64_t groups) {
@@ -238,7 +240,7 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         return IG_NO_VALUE;
     if (!is_packable(g, in[1], dims)) return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1) {
-        bool bytes = ig_type_of(g, in[1])->dtype == INGOT_I8;
+        bool bytes = ig_type_of(g, in[1])->dtype == INGOT_I8 && !ig_target_is_cuda(rw->options->target);
         if (bytes && (rank != 4 || ig_type_of(g, in[0])->dtype != INGOT_U8)) return IG_NO_VALUE;
         ig_value w = pack_depthwise(g, in[1], dims, rank);
         return rebuild(g, n, in, bytes ? lines_together(g, w) : w, 1, dims[0]);
@@ -256,8 +258,8 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     int64_t nr = panel_width(rw->options->target, dims[0] / groups), depth = 1;
     for (int i = 1; i < rank; i++)
         depth *= dims[i];
-    if (groups == 1 && wants_columns(rw, n, depth, dims[0])) nr = 1;
-    if (groups > 1 && are_bytes(rw->options->target, ig_type_of(g, in[1])->dtype)) return IG_NO_VALUE;
+    bool bytes = are_bytes(rw->options->target, ig_type_of(g, in[1])->dtype);
+    if ((groups == 1 || bytes) && wants_columns(rw, n, depth, dims[0])) nr = 1;
     if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr, together), nr, dims[0]);
 }
