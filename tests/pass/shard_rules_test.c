@@ -252,6 +252,45 @@ static void try_way(struct run *r, struct ig_slot_of slot, const struct ig_type 
     }
 }
 
+/* A sum of which each rank has a term, times a factor that all have, by either operand; with another sum, or stretched, it cannot be. */
+static void check_scaled(struct ig_job *job, void *argument) {
+    static const struct {
+        const char *types, *node;
+        bool can[2];
+    } products[] = {
+        {"f32[a,7] f32[a,1]", "mul(%0, %1): f32[a,7]", {true, false}},
+        {"f32[7] f32[a,7]", "mul(%0, %1): f32[a,7]", {false, true}},
+        {"f32[a,7] f32[a,7]", "mul(%0, %1): f32[a,7]", {true, true}},
+        {"f32[a,7] f32[a,7]", "div(%0, %1): f32[a,7]", {false, false}},
+    };
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        const struct rule_case c = {.types = products[i].types, .node = products[i].node};
+        struct run r = {.job = job, .c = &c};
+        make_graph(&r);
+        for (uint32_t k = 0; k < 2; k++) {
+            const struct ig_layout sums = ig_layout_partial(IG_REDUCE_SUM), most = ig_layout_partial(IG_REDUCE_MAX);
+            struct ig_layout in[2], out;
+            struct ig_division d = {in, &out};
+            const struct ig_node *n = &r.g->nodes.at[r.node];
+            assert_false(ig_shard_divide(r.g, n, (struct ig_slot_of){.index = k}, &most, &d));
+            assert_false(ig_shard_divide(r.g, n, (struct ig_slot_of){.is_result = true}, &sums, &d));
+            assert_int_equal(ig_shard_divide(r.g, n, (struct ig_slot_of){.index = k}, &sums, &d), products[i].can[k]);
+            if (!products[i].can[k]) continue;
+            assert_int_equal(in[k].kind, IG_LAYOUT_PARTIAL);
+            assert_int_equal(in[1 - k].kind, IG_LAYOUT_WHOLE);
+            assert_int_equal(out.kind, IG_LAYOUT_PARTIAL);
+        }
+    }
+}
+
+static void test_scaled_terms(void **state) {
+    struct ig_job job;
+    struct ingot_error error;
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_scaled, NULL, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
 static void try_slot(struct run *r, struct ig_slot_of slot, ig_value v) {
     static const int64_t sizes[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {3, 1}, {3, 2}, {1, 4}};
     if (v == IG_NO_VALUE) return;
@@ -308,6 +347,6 @@ static void test_rules(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_scaled_terms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

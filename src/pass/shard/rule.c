@@ -44,13 +44,22 @@ static const ig_rule_fn rules[IG_OP_COUNT] = {
 
 /* ---- Terms of reductions ----------------------------------------------------------------------------------------- */
 
-/* Operators of which the reduction of results is the result of reductions: movements of any, additions of sums. */
+/* A sum times a factor that all ranks have, as the share of an expert in a mixture: each rank scales its term. */
+static bool scale_terms(struct ig_rule *x) {
+    if (x->node->op != IG_OP_mul || x->slot.is_result || x->given.reduction != IG_REDUCE_SUM) return false;
+    if (!ig_same_dims(ig_rule_in(x, x->slot.index), ig_rule_out(x, 0))) return false;
+    x->in[x->slot.index] = x->given;
+    x->out[0] = x->given;
+    return true;
+}
+
+/* Operators of which the reduction of results is the result of reductions: movements of any, additions of sums, sums scaled. */
 static bool pass_terms(struct ig_rule *x) {
     enum ig_op op = x->node->op;
     bool moves = op == IG_OP_reshape || op == IG_OP_transpose || op == IG_OP_broadcast || op == IG_OP_slice;
     bool adds = (op == IG_OP_add || op == IG_OP_sub) && x->given.reduction == IG_REDUCE_SUM &&
                 ig_same_dims(ig_rule_in(x, 0), ig_rule_in(x, 1));
-    if (!moves && !adds && op != IG_OP_concat) return false;
+    if (!moves && !adds && op != IG_OP_concat) return scale_terms(x);
     for (uint32_t i = 0; i < x->node->n_in; i++)
         x->in[i] = x->given;
     x->out[0] = x->given;
