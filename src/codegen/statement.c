@@ -68,7 +68,8 @@ static const char *moved_half(struct ig_code_printer *p, ig_x value, enum ingot_
         const char *a = moved_half(p, n->args[1], dtype), *b = a ? moved_half(p, n->args[2], dtype) : NULL;
         return b ? ig_format(p->job, "(%s) ? %s : %s", ig_code_text_of(p, condition, IG_CODE_SELECT), a, b) : NULL;
     }
-    bool moves = n->kind == IG_X_LOAD && p->k->buffers.at[n->i].dtype == dtype && !p->k->buffers.at[n->i].written;
+    const struct ig_buffer *from = n->kind == IG_X_LOAD ? &p->k->buffers.at[n->i] : NULL;
+    bool moves = from && from->dtype == dtype && (!from->written || from->kind == IG_BUFFER_LOCAL);
     return moves ? ig_code_element(p, (int)n->i, n->args[0]) : NULL;
 }
 

@@ -266,6 +266,7 @@ static ig_x saturated(struct ig_loops *k, ig_x x) {
 ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate) {
     struct ig_x_node n = k->x.at[a];
     if (n.dtype == to) return a;
+    if (n.kind == IG_X_LOAD && k->buffers.at[n.i].dtype == to && n.dtype == ig_dtype_compute(to)) return a;
     if (to == INGOT_F32 && is_saturated_byte(k, a) && is_whole(k, n.args[0])) return saturated(k, n.args[0]);
     if (n.kind == IG_X_INT && ig_narrow_is_float(n.dtype)) {
         return ig_x_float(k, to, (double)ig_narrow_to_f32(n.dtype, (uint8_t)n.i));

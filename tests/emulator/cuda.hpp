@@ -611,6 +611,19 @@ template <bool TURNED> EMULATED static void emulated_matrices2(unsigned &a, unsi
 #define ptx_ldmatrix_sync_aligned_m8n8_x2_shared_b16 emulated_matrices2<false>
 #define ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16 emulated_matrices2<true>
 
+/* Lane 8*i + j has the address of row j of matrix i, of which lane 4*j + n has elements 2*n and 2*n + 1. */
+EMULATED static void ptx_stmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
+    const unsigned words[] = {a, b, c, d};
+    int lane = emulator->thread % 32;
+    emulator->meet(0xffffffff, &to, sizeof to);
+    for (int i = 0; i < 4; i++) {
+        unsigned line;
+        memcpy(&line, emulator->shown(i * 8 + lane / 4), sizeof line);
+        if (line % 16) emulator->refuse("stmatrix at %u, no multiple of 16", line);
+        emulated_store(line + (unsigned)lane % 4 * 4, words[i]);
+    }
+}
+
 /* A lane's fragments of A and B. */
 struct emulated_fragments {
     unsigned a[4], b[2];

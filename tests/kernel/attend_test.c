@@ -375,14 +375,19 @@ static void test_choices(void **state) {
         {INGOT_F16, 1, 2, 1, 20, 40, 128, 32, ALL_MASKED, .guarded = true},
         {INGOT_F16, 1, 1, 1, 170, 170, 32, 32, ADDED_CAUSAL, .joint = true},
         {INGOT_F16, -1, 2, 1, -2, -4, 64, 64, ADDED, .joint = false},
+        {INGOT_BF16, 1, 2, 1, 66, 130, 64, 64, CAPPED, .joint = false},
+        {INGOT_F16, 1, 2, 1, 40, 0, 64, 64, NO_MASK, .joint = false},
     };
     enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 13 };
     struct graph_case all[SHAPES * CHOICES];
     for (unsigned choice = 0; choice < CHOICES; choice++) {
         for (int i = 0; i < SHAPES; i++)
-            all[choice * SHAPES + (unsigned)i] = (struct graph_case){
-                "attention",    build, &shapes[i], i == 2 ? 3e-2 : 4e-3, GRAPH_RAW | choice * GRAPH_CHOICE,
-                {2, 7, 33, 128}};
+            all[choice * SHAPES + (unsigned)i] = (struct graph_case){"attention",
+                                                                     build,
+                                                                     &shapes[i],
+                                                                     shapes[i].dtype == INGOT_BF16 ? 3e-2 : 4e-3,
+                                                                     GRAPH_RAW | choice * GRAPH_CHOICE,
+                                                                     {2, 7, 33, 128}};
     }
     check_graphs_for_cuda(all, SHAPES * CHOICES);
 }

@@ -3,16 +3,17 @@
 
 #include "codegen/cuda/templates.h"
 
-/* A warpgroup instruction of sm_90a: 64 x columns sums. The left operand is in registers, or both are in shared
- * memory. */
+/* A warpgroup instruction of sm_90a: 64 x columns sums. The left operand is in registers, or both are in shared memory;
+ * then `add` says whether it adds to the sums that there are, or begins new ones. */
 static void print_group_product(const char *name, const char *type, int columns, bool registers, struct ig_text *text) {
     int sums = columns / 2;
-    ig_text_printf(text, "__device__ __forceinline__ void %s(float *c, %s, unsigned long long b) {\n", name,
-                   registers ? "const unsigned *a" : "unsigned long long a");
+    ig_text_printf(text, "__device__ __forceinline__ void %s(float *c, %s) {\n", name,
+                   registers ? "const unsigned *a, unsigned long long b"
+                             : "unsigned long long a, unsigned long long b, int add");
     ig_text_printf(text,
-                   "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n\"\n"
+                   "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, %s, 0;\\n\"\n"
                    "                 \"wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {\"",
-                   columns, type, type);
+                   registers ? "1" : ig_format(text->job, "%%%d", sums + 2), columns, type, type);
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
     if (registers)
@@ -25,7 +26,7 @@ static void print_group_product(const char *name, const char *type, int columns,
         ig_text_printf(text, "%s\"+f\"(c[%d])%s", i % 8 == 0 && i > 0 ? "\n                   " : " ", i,
                        i + 1 < sums ? "," : "");
     const char *left = registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)";
-    ig_text_printf(text, "\n                 : %s, \"l\"(b));\n}\n", left);
+    ig_text_printf(text, "\n                 : %s, \"l\"(b)%s);\n}\n", left, registers ? "" : ", \"r\"(add)");
 }
 
 static void print_products(const struct ig_cuda_attend *a, struct ig_text *text) {
@@ -50,8 +51,8 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
         text, "enum { WARPS_M = %d, WARPS_N = %d, KEYS = %d, STAGES = %d, AHEAD = %d, WHOLE = %d, SPLIT = %d };\n",
         a->warps_m, a->warps_n, a->keys, a->stages, a->whole ? a->stages : a->stages - 1, a->whole, a->split);
     ig_text_printf(text, "enum { DEPTH = %d, COLUMNS = %d, DEPTH_BYTES = %d, COLUMN_BYTES = %d, TILE_ROW = %d };\n",
-                   a->depth, a->columns, a->depth_bytes, a->column_bytes, a->columns + IG_CUDA_ATTEND_PAD);
-    ig_text_printf(text, "enum { TURNS = %d };\n", a->turns);
+                   a->depth, a->columns, a->depth_bytes, a->column_bytes, ig_cuda_attend_tile_row(a));
+    ig_text_printf(text, "enum { TURNS = %d, GUARDED = %d, REPAIRED = %d };\n", a->turns, a->guarded, a->repaired);
     ig_text_printf(text, "enum { TABLES_AT = %d, TABLE_Q = %d, TABLE_K = %d, TABLE_V = %d };\n",
                    ig_cuda_attend_tables_at(a), a->table[IG_CUDA_ATTEND_QUERIES], a->table[IG_CUDA_ATTEND_KEYS],
                    a->table[IG_CUDA_ATTEND_VALUES]);
@@ -65,5 +66,6 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
         ig_text_add(text, ig_cuda_template_attend);
     }
     if (a->turns) ig_text_add(text, ig_cuda_template_attend_turns);
+    if (a->narrow) ig_text_add(text, ig_cuda_template_attend_narrow);
     ig_text_add(text, "}\n");
 }

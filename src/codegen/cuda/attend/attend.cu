@@ -19,9 +19,6 @@ __device__ __forceinline__ void begin(float *sums, float *state, const void *q, 
 // Computes the scores of a step, and issues the copies of the one that takes the place of the step before.
 __device__ __forceinline__ void multiply(float *scores, long long step, const void *k, long long ldk, const void *v,
                                          long long ldv, long long keys) {
-#pragma unroll
-    for (int e = 0; e < BLOCKS * R * C; e++)
-        scores[e] = 0;
     if (WHOLE || step == 0)
         wait_for_copies<2 * STAGES - 1>();
     else
@@ -35,13 +32,7 @@ __device__ __forceinline__ void multiply(float *scores, long long step, const vo
 __device__ __forceinline__ void weigh_rows(float *scores, float *sums, float *state, float scale) {
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        float most = state[r];
-#pragma unroll
-        for (int e = 0; e < BLOCKS * C; e++)
-            most = fmaxf(most, scores[(e / C * R + r) * C + e % C]);
-#pragma unroll
-        for (int apart = 1; apart < L; apart *= 2)
-            most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, apart));
+        const float most = largest(scores, r, state[r]);
         const float by = change(state[r], most, scale);
         state[r] = most;
         state[R + r] = state[R + r] * by + weigh(scores, r, most, scale);

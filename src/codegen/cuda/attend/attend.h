@@ -14,7 +14,8 @@
  *     attend::begin(sums, state, q, ldq, queries, k, ldk, v, ldv, keys)
  *     attend::multiply(scores, step, k, ldk, v, ldv, keys)     scores of step 0, 1, …; garbage past the last key
  *     attend::accumulate(scores, sums, state, step, queries, scale)     after the scores were changed
- *     attend::finish(tile, sums, state, scale)
+ *     attend::finish(tile, sums, state, scale), or with narrow results (attend_block.h)
+ *     attend::finish_narrow(tile, sums, state, none)     none: are there no keys?
  *     attend::gather(tile, queries)     then, if the blocks of a cluster share the keys
  *
  * Heads in turn (attend_block.h): instead of begin, multiply and accumulate

@@ -72,16 +72,39 @@ __device__ __forceinline__ float change(float from, float most, float scale) {
     return power_of_two(from * factor(most, scale) - base(most, scale));
 }
 
+// Sums and maxima of a row's elements in a thread are taken in several chains, so that none waits for the one before.
+constexpr int CHAINS = BLOCKS * C % 4 == 0 ? 4 : 1;
+
+// The largest score of a row, in all threads that share it, or `most` if that is larger.
+__device__ __forceinline__ float largest(const float *scores, int r, float most) {
+    float chain[CHAINS];
+#pragma unroll
+    for (int e = 0; e < BLOCKS * C; e++) {
+        const float x = scores[(e / C * R + r) * C + e % C];
+        chain[e % CHAINS] = e < CHAINS ? x : fmaxf(chain[e % CHAINS], x);
+    }
+#pragma unroll
+    for (int i = 0; i < CHAINS; i++)
+        most = fmaxf(most, chain[i]);
+#pragma unroll
+    for (int apart = 1; apart < L; apart *= 2)
+        most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, apart));
+    return most;
+}
+
 // Replaces the scores of a row by weights; returns their sum.
 __device__ __forceinline__ float weigh(float *scores, int r, float most, float scale) {
     const float by = factor(most, scale), from = base(most, scale);
-    float total = 0;
+    float chain[CHAINS] = {}, total = 0;
 #pragma unroll
     for (int e = 0; e < BLOCKS * C; e++) {
         float &x = scores[(e / C * R + r) * C + e % C];
         x = CORES ? expf(x - (most == -infinity() ? 0 : most)) : power_of_two(fmaf(x, by, -from));
-        total += x;
+        chain[e % CHAINS] += x;
     }
+#pragma unroll
+    for (int i = 0; i < CHAINS; i++)
+        total += chain[i];
     return total;
 }
 

@@ -25,14 +25,21 @@ template <int TABLE> __device__ __forceinline__ long long find_line(int line, lo
 // `left` lines. Executed by threads thread, thread + COUNT, ….
 template <int LINES, int BYTES, int COUNT, int TABLE, bool ALL>
 __device__ __forceinline__ void copy_lines(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
-    constexpr int units = BYTES / 16;
+    constexpr int units = BYTES / 16, apart = COUNT / units;
+    // Then a thread's lines are equally far apart, in memory and, permuted alike, in shared memory.
+    constexpr bool even = TABLE < 0 && COUNT % units == 0 && apart % 8 == 0;
+    const unsigned first = place_copied<LINES, BYTES>(thread / units, thread % units * 16);
+    const char *next = even ? from + thread / units * ld * ELEMENT + thread % units * 16 : from;
 #pragma unroll
     for (int i = 0; i < (LINES * units + COUNT - 1) / COUNT; i++) {
         const int unit = thread + i * COUNT, line = unit / units, byte = unit % units * 16;
         const bool inside = (ALL || line < left) && byte < bytes;
+        const unsigned place = even ? first + i * apart * (GROUPS && BYTES > 128 ? 128 : BYTES) : place_copied<LINES, BYTES>(line, byte);
+        if constexpr (!even) next = from + (inside ? find_line<TABLE>(line, ld) * ELEMENT + byte : 0);
         if (LINES * units % COUNT == 0 || unit < LINES * units)
-            asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place_copied<LINES, BYTES>(line, byte)),
-                         "l"(from + (inside ? find_line<TABLE>(line, ld) * ELEMENT + byte : 0)), "r"(inside ? 16 : 0));
+            asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place), "l"(inside ? next : from),
+                         "r"(inside ? 16 : 0));
+        if constexpr (even) next += apart * ld * ELEMENT;
     }
 }
 

@@ -14,6 +14,9 @@ __device__ __forceinline__ void score(float *scores, int queries_at, int keys_at
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned queries = shared_address(queries_at + warp / WARPS_N * 16 * LINE);
     const unsigned keys = shared_address(keys_at + warp % WARPS_N * KEYS * LINE);
+#pragma unroll
+    for (int e = 0; e < BLOCKS * R * C; e++)
+        scores[e] = 0;
 #pragma unroll 4
     for (int byte = 0; byte < LINE; byte += 16) {
         float4 q[R];

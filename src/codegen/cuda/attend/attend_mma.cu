@@ -6,6 +6,9 @@ __device__ __forceinline__ void score(float *scores, int queries_at, int keys_at
     const unsigned queries = shared_address(queries_at + warp / WARPS_N * 16 * LINE);
     const unsigned keys = shared_address(keys_at + warp % WARPS_N * KEYS * LINE);
 #pragma unroll
+    for (int e = 0; e < BLOCKS * R * C; e++)
+        scores[e] = 0;
+#pragma unroll
     for (int byte = 0; byte < LINE; byte += 32) {
         unsigned a[4];
         load_matrices(a, queries + place<LINE>(lane % 16, byte + lane / 16 * 16));

@@ -27,9 +27,6 @@ __device__ __forceinline__ void wait_turn() {
 // Computes the scores of a turn, when all threads have waited.
 __device__ __forceinline__ void multiply_turn(float *scores, long long turn) {
     const int at = (int)(turn % 2) * TURN;
-#pragma unroll
-    for (int e = 0; e < BLOCKS * R * C; e++)
-        scores[e] = 0;
     score(scores, at, at + KEYS_AT);
 }
 
@@ -42,15 +39,8 @@ __device__ __forceinline__ void accumulate_turn(float *scores, float *sums, floa
     if (threadIdx.x / 32 / WARPS_N * 16 < queries) {
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            float most = -infinity();
-#pragma unroll
-            for (int e = 0; e < BLOCKS * C; e++)
-                most = fmaxf(most, scores[(e / C * R + r) * C + e % C]);
-#pragma unroll
-            for (int apart = 1; apart < L; apart *= 2)
-                most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, apart));
-            state[r] = most;
-            state[R + r] = weigh(scores, r, most, 1);
+            state[r] = largest(scores, r, -infinity());
+            state[R + r] = weigh(scores, r, state[r], 1);
         }
     }
     sum(sums, scores, (int)(turn % 2) * TURN + KEYS_AT + VALUES_AT);

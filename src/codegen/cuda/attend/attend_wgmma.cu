@@ -22,7 +22,7 @@ __device__ __forceinline__ void score(float *scores, int queries_at, int keys_at
 #pragma unroll
     for (int byte = 0; byte < LINE; byte += 32)
         multiply_keys(scores, describe(queries + byte / line * (ROWS * line) + byte % line, 16, line),
-                      describe(keys + byte / line * (STEP * line) + byte % line, 16, line));
+                      describe(keys + byte / line * (STEP * line) + byte % line, 16, line), byte > 0);
     finish_products();
 }
 

@@ -130,16 +130,23 @@ void ig_cuda_attention_write_tables(struct ig_cuda_attention *s, struct ig_stmt 
     }
 }
 
+/* The type of narrow results. */
+static enum ingot_dtype narrow_type(const struct ig_cuda_attention *s) {
+    return ig_type_of(s->a->graph, s->a->scores.in[0])->dtype;
+}
+
 void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s) {
     struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
-    int parts = ig_cuda_attend_parts(s->t), results = parts * s->rows * (s->t->columns + IG_CUDA_ATTEND_PAD) * 4;
+    int parts = ig_cuda_attend_parts(s->t), results = parts * s->rows * ig_cuda_attend_tile_row(s->t) * 4;
     s->scores = ig_loops_spread(s->k, INGOT_F32, s->threads, ig_cuda_attention_places(s), "scores");
     s->sums = ig_loops_spread(s->k, INGOT_F32, s->threads, sums.blocks * sums.rows * sums.columns, "sums");
     s->state = ig_loops_spread(s->k, INGOT_F32, s->threads, 2 * scores.rows, "state");
     int at = ig_cuda_attend_results_at(s->t);
-    s->tile = ig_loops_shared(s->k, INGOT_F32, at, "tile");
-    s->maxima = ig_loops_shared(s->k, INGOT_F32, at + results, "maxima");
-    s->totals = ig_loops_shared(s->k, INGOT_F32, at + results + parts * s->rows * 4, "totals");
+    s->tile = ig_loops_shared(s->k, s->t->narrow ? narrow_type(s) : INGOT_F32, at, "tile");
+    if (!s->t->narrow) {
+        s->maxima = ig_loops_shared(s->k, INGOT_F32, at + results, "maxima");
+        s->totals = ig_loops_shared(s->k, INGOT_F32, at + results + parts * s->rows * 4, "totals");
+    }
     if (s->t->table_lines) s->tables = ig_loops_shared(s->k, INGOT_I64, ig_cuda_attend_tables_at(s->t), "tables");
     s->a->kernel->attend = s->t;
     s->a->kernel->threads = s->threads;
@@ -216,10 +223,14 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_s_call(k, body, direct ? "operands.accumulate" : "attend::accumulate", add, direct ? 5 : 6);
 }
 
-/* Leaves all parts of the results in shared memory. */
-static void finish(struct ig_cuda_attention *s, struct ig_stmt *body) {
+void ig_cuda_attention_finish(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_x left = ig_x_sub(s->k, dim(s, s->a->queries), s->first_query);
     struct ig_call_arg tile = array(s, s->tile), sums = array(s, s->sums), state = array(s, s->state);
+    if (s->t->narrow) {
+        struct ig_call_arg none = number(ig_x_less(s->k, dim(s, s->a->keys), num(s, 1)));
+        ig_s_call(s->k, body, "attend::finish_narrow", (struct ig_call_arg[]){tile, sums, state, none}, 4);
+        return;
+    }
     if (s->t->direct) {
         ig_s_call(s->k, body, "operands.finish",
                   (struct ig_call_arg[]){tile, sums, state, number(left), number(s->scale)}, 5);
@@ -282,23 +293,25 @@ void ig_cuda_attention_store_results(struct ig_cuda_attention *s, struct ig_stmt
     int parts = ig_cuda_attend_parts(s->t);
     if (s->t->split > 1) body = ig_s_if(k, body, ig_x_less(k, s->part, num(s, 1)));
     int vector = vector_of(s), across = s->t->column_bytes / s->element / vector;
-    int line = s->t->columns + IG_CUDA_ATTEND_PAD;
+    int line = ig_cuda_attend_tile_row(s->t);
     ig_x slot, j = num(s, 0), factors[MOST_PARTS] = {0}, sum = IG_NO_X;
     body = loop(s, body, IG_FOR_SIMD, (int64_t)most_rows(s) * across, &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)), column = ig_x_mod(k, slot, num(s, across));
     ig_x left = ig_x_sub(k, dim(s, s->a->queries), s->first_query);
     bool exact = ig_dim_divides(k->dims, constant(s, s->rows), s->a->queries);
     if (!exact) body = ig_s_if(k, body, ig_x_less(k, row, left));
-    ig_x total = bring_together(s, row, factors);
+    ig_x total = s->t->narrow ? IG_NO_X : bring_together(s, row, factors);
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, vector, &j);
     column = ig_x_add(k, ig_x_mul(k, column, num(s, vector)), j);
     for (int n = 0; n < parts; n++) {
         ig_x at = ig_x_mul(k, ig_x_add(k, row, num(s, n * s->rows)), num(s, line));
-        ig_x part = ig_x_map2(k, IG_OP_mul, factors[n], ig_x_load(k, s->tile, ig_x_add(k, at, column)));
+        ig_x part = ig_x_load(k, s->tile, ig_x_add(k, at, column));
+        if (!s->t->narrow) part = ig_x_map2(k, IG_OP_mul, factors[n], part);
         sum = sum == IG_NO_X ? part : ig_x_map2(k, IG_OP_add, sum, part);
     }
     ig_x query = ig_x_add(k, s->first_query, row);
-    ig_attention_store(s->a, body, s->head, query, column, ig_attention_result(s->a, sum, total));
+    ig_x result = s->t->narrow ? sum : ig_attention_result(s->a, sum, total);
+    ig_attention_store(s->a, body, s->head, query, column, result);
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
@@ -333,7 +346,7 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     ig_cuda_attention_find_change(&s);
     if (s.t->direct) ig_s_text(s.k, body, "attend::direct operands;");
     walk(&s, body);
-    finish(&s, body);
+    ig_cuda_attention_finish(&s, body);
     ig_cuda_attention_store_results(&s, body);
     return true;
 }

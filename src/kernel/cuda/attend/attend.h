@@ -73,6 +73,13 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s);
 /* Analyses the change of the scores: sets `rest`, `diagonal`, `offset` and, from these, `seen` and the order of the
  * tiles. */
 void ig_cuda_attention_find_change(struct ig_cuda_attention *s);
+/* What the change of the scores reads: what is only computed, such as a causal mask, needs no registers. */
+enum ig_attention_reads {
+    IG_ATTENTION_READS_NOTHING,
+    IG_ATTENTION_READS_ROWS,
+    IG_ATTENTION_READS_EACH /* for a query */
+};
+enum ig_attention_reads ig_cuda_attention_change_reads(struct ig_cuda_attention *s);
 /* Loops over all scores of a step, of all threads, which begins with a key. */
 struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key,
                                              struct ig_attention_element *out_element);
@@ -85,11 +92,12 @@ void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt
 
 /* Parts of the schedule (attend.c): locate the operands at s->head, false if they lie otherwise; make the buffers; list
  * the places of lines; the address of an operand from line `first` on and the distance of its lines or, if they are
- * listed, the first one's number; what remains to be done with a tile's results. */
+ * listed, the first one's number; leave all parts of a tile's results in shared memory; store the results. */
 bool ig_cuda_attention_find_sources(struct ig_cuda_attention *s);
 void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s);
 void ig_cuda_attention_write_tables(struct ig_cuda_attention *s, struct ig_stmt *body);
 void ig_cuda_attention_locate(struct ig_cuda_attention *s, int which, ig_x first, struct ig_call_arg out[2]);
+void ig_cuda_attention_finish(struct ig_cuda_attention *s, struct ig_stmt *body);
 void ig_cuda_attention_store_results(struct ig_cuda_attention *s, struct ig_stmt *body);
 
 /* Heads in turn (attend_turns.c): can a block do several? Sets grid, turning, factor and addend, for heads that are free

@@ -29,6 +29,17 @@ int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
     return a->math == IG_CUDA_F16 || a->math == IG_CUDA_BF16 ? 2 : 4;
 }
 
+int ig_cuda_attend_tile_row(const struct ig_cuda_attend *a) {
+    return a->columns + (a->narrow ? IG_CUDA_ATTEND_NARROW_PAD : IG_CUDA_ATTEND_PAD);
+}
+
+/* Results, with maxima and sums; behind them those of direct warps and blocks. */
+static int result_bytes(const struct ig_cuda_attend *a) {
+    if (a->narrow) return ig_cuda_attend_rows(a) * ig_cuda_attend_tile_row(a) * 2;
+    int parts = ig_cuda_attend_parts(a) + (a->direct ? a->warps_n + a->split : 0);
+    return parts * ig_cuda_attend_rows(a) * (ig_cuda_attend_tile_row(a) + 2) * 4;
+}
+
 /* Queries, and stages of keys and values. */
 static int operand_bytes(const struct ig_cuda_attend *a) {
     if (a->direct) return 0;
@@ -41,13 +52,11 @@ int ig_cuda_attend_results_at(const struct ig_cuda_attend *a) {
 }
 
 /* The larger of two uses: during the walk the operands and, on CUDA cores, each warp's weights; after it, the
- * results, behind which are those of direct warps and blocks. */
+ * results. */
 int ig_cuda_attend_tables_at(const struct ig_cuda_attend *a) {
     int weights = a->math == IG_CUDA_FMA ? a->warps_m * a->warps_n * 16 * (a->keys + 4) * 4 : 0;
     int walking = operand_bytes(a) + weights;
-    int parts = ig_cuda_attend_parts(a) + (a->direct ? a->warps_n + a->split : 0);
-    int left = parts * ig_cuda_attend_rows(a) * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
-    left += ig_cuda_attend_results_at(a);
+    int left = ig_cuda_attend_results_at(a) + result_bytes(a);
     return ((walking > left ? walking : left) + 7) / 8 * 8;
 }
 

@@ -7,7 +7,7 @@
  * running sum and unnormalised result. After the last key, these are written to the beginning of dynamic shared memory
  * as floats: results [parts][rows][columns + IG_CUDA_ATTEND_PAD], maxima [parts][rows], sums [parts][rows]. Parts are
  * the warps_n of a block or, if the `split` blocks of a cluster divide the keys, those of all blocks, in the first
- * block's memory.
+ * block's memory. Narrow results are normalised and rounded to the operands' type there, and need neither maxima nor sums.
  *
  * If it is `direct`, for few queries, keys and values go from memory to registers. A block does 8 queries, its warps_n warps
  * divide the keys of a step, eight by eight in turn, and one part is left.
@@ -17,7 +17,7 @@
 
 #include "kernel/cuda/gemm_block.h"
 
-enum { IG_CUDA_ATTEND_PAD = 4 };
+enum { IG_CUDA_ATTEND_PAD = 4, IG_CUDA_ATTEND_NARROW_PAD = 8 };
 
 struct ig_cuda_attend {
     enum ig_cuda_math math;
@@ -29,6 +29,8 @@ struct ig_cuda_attend {
     /* Positive: a block does this many heads in turn, of few keys each: while it computes one, the operands of the next
      * are copied. Results then have shared memory of their own, behind two heads' operands. */
     int turns;
+    bool narrow;                   /* with warpgroups */
+    bool guarded, repaired;        /* of narrow results: as struct ig_attend says */
     int depth, columns;            /* of a query and key; of a value: in elements, padded to the instructions'
                                       multiples */
     int depth_bytes, column_bytes; /* bytes of real data in them; the rest is zero */
@@ -49,6 +51,8 @@ int ig_cuda_attend_rows(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_threads(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_parts(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_element(const struct ig_cuda_attend *attend);
+/* From one row of the results to the next, in elements. */
+int ig_cuda_attend_tile_row(const struct ig_cuda_attend *attend);
 /* Where the results begin in dynamic shared memory. */
 int ig_cuda_attend_results_at(const struct ig_cuda_attend *attend);
 /* Where the tables begin in dynamic shared memory, and its size, in bytes. */

@@ -3,7 +3,10 @@
 
 #include "kernel/cuda/attend/attend.h"
 
-enum { WHOLE = 80 << 10 /* bytes of shared memory up to which all keys are loaded at once */ };
+enum {
+    WHOLE = 80 << 10, /* bytes of shared memory up to which all keys are loaded at once */
+    ONE_STEP = 224    /* keys up to which a warpgroup has all scores of a query in registers */
+};
 
 /* ---- Does it apply? ---------------------------------------------------------------------------------------------- */
 
@@ -28,6 +31,19 @@ static bool choose_depth(struct ig_cuda_attention *s) {
     s->t->columns = (int)((columns + whole - 1) / whole * whole);
     s->t->depth_bytes = (int)depth * s->element;
     s->t->column_bytes = (int)columns * s->element;
+    return true;
+}
+
+/* Are the region's results the product's, converted to the operands' type? */
+static bool is_narrow(const struct ig_cuda_attention *s) {
+    struct ig_graph *g = s->a->graph;
+    for (uint32_t i = 0; i < s->a->region->outputs.count; i++) {
+        ig_value v = s->a->region->outputs.at[i];
+        if (ig_type_of(g, v)->dtype != ig_type_of(g, s->a->scores.in[0])->dtype) return false;
+        for (const struct ig_node *n; v != s->a->product.out; v = n->in[0]) {
+            if (!(n = ig_def_op(g, v, IG_OP_cast)) && !(n = ig_def_op(g, v, IG_OP_transpose))) return false;
+        }
+    }
     return true;
 }
 
@@ -85,6 +101,7 @@ static bool can_be_direct(struct ig_cuda_attention *s) {
 struct problem {
     bool groups, wide, splits, turns; /* can use warpgroups; has wide heads; can split the keys; can turn */
     bool direct;                      /* keys and values can go straight to registers */
+    bool reads;                       /* something for each score */
     bool known, at_once;              /* the number of keys; then steps divide it, and all keys may be loaded at once */
     int64_t width;                    /* elements of a query and a value */
     int shape;
@@ -149,10 +166,13 @@ int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s) {
     return sm == 80 || sm == 90 || sm == 100 ? 160 << 10 : 99 << 10;
 }
 
-/* Chooses steps of up to `most` keys that leave little of the last step empty. Few keys are loaded all at once. */
+/* Chooses steps of up to `most` keys that leave little of the last step empty. Few keys are loaded all at once. Somewhat
+ * more are one step, for which nothing has to be rescaled, where no masks take registers too. */
 static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     int64_t keys, best = INT64_MAX;
     if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
+    if (most > 64 && keys > most && keys <= ONE_STEP && ig_cuda_attention_change_reads(s) == IG_ATTENTION_READS_NOTHING)
+        most = ONE_STEP;
     int64_t fewest = (keys + most - 1) / most;
     for (int64_t steps = fewest; steps < fewest + 3; steps++) {
         int64_t each = ((keys + steps - 1) / steps + 15) / 16 * 16;
@@ -193,9 +213,9 @@ static double latency(const struct shape *shape, int64_t heads, int64_t queries,
 }
 
 /* The rules above say which shape is best, not by how much: the others are taken to need a quarter more, but for short
- * and long steps. The time itself matters where the kernels of a network are weighed against each other: products at a
- * fifth of the peak of an H100, or one read of all operands, of which the lesser is mostly hidden; with few blocks, what
- * their steps take in turn. */
+ * and long steps. The time itself matters where the kernels of a network are weighed against each other: products of whole
+ * tiles at a third of the peak of an H100, or one read of all operands, of which the lesser is mostly hidden; what is added to
+ * each score; with few blocks, what their steps take in turn. */
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
     int best = best_shape(p, sizes[0], sizes[1], sizes[2]);
@@ -203,8 +223,11 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     bool close = p->shape == best || (group && (best == GROUP || best == SHORT_GROUP));
     double heads = (double)sizes[0], queries = (double)sizes[1], keys = (double)sizes[2], width = (double)p->width;
     double all = group ? work(p, p->shape, sizes[0], sizes[1], sizes[2]) : keys;
-    double products = 2 * heads * queries * all * width / (p->groups ? 2e8 : 5e7);
-    double bytes = heads * (queries + keys) * width * 2 / 2.5e6;
+    bool turns = shapes[p->shape].turns > 0;
+    double rows = p->groups && queries >= 32 ? ceil(queries / 64) * 64 : queries;
+    double products = 2 * heads * rows * all * width / (p->groups ? 3e8 : 5e7);
+    double bytes = heads * (queries + keys) * width * 2 / (turns ? 2.5e6 : 4.5e6);
+    if (p->reads && !turns) products += heads * rows * keys / 1.5e6;
     double busy = 1.4 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
     double waits = p->shape >= DIRECT ? direct_time(p, p->shape, sizes[0], sizes[1], sizes[2])
                                       : latency(&shapes[p->shape], sizes[0], sizes[1], sizes[2]);
@@ -222,6 +245,7 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
                           .splits = can_split(s),
                           .turns = ig_cuda_attention_can_turn(s),
                           .direct = can_be_direct(s),
+                          .reads = ig_cuda_attention_change_reads(s) == IG_ATTENTION_READS_EACH,
                           .known = known,
                           .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
                           .width = s->t->depth + s->t->columns};
@@ -253,6 +277,9 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     s->t->stages = 2;
     s->t->turns = shapes[which].turns;
     s->t->direct = which >= DIRECT;
+    s->t->narrow = s->t->warpgroups && is_narrow(s);
+    s->t->guarded = s->a->parts.guarded;
+    s->t->repaired = s->a->parts.repaired;
     if (s->t->turns)
         take_all_keys(s);
     else if (s->t->warpgroups)

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "kernel/affine.h"
+
 static ig_x num(struct ig_cuda_attention *s, int64_t i) {
     return ig_x_index(s->k, i);
 }
@@ -41,7 +43,7 @@ struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct
     ig_x m = ig_x_div(k, warp, num(s, s->t->warps_n)), n = ig_x_mod(k, warp, num(s, s->t->warps_n));
     body = loop(s, body, IG_FOR_UNROLL, l.blocks, &block);
     body = loop(s, body, IG_FOR_UNROLL, l.rows, &row);
-    body = loop(s, body, IG_FOR_UNROLL, l.columns, &column);
+    body = loop(s, body, IG_FOR_VECTOR, l.columns, &column);
     ig_x slot = ig_x_add(k, ig_x_mul(k, block, num(s, l.rows)), row);
     slot = ig_x_add(k, ig_x_mul(k, slot, num(s, l.columns)), column);
     out->slot = ig_x_add(k, ig_x_mul(k, thread, num(s, ig_cuda_attention_places(s))), slot);
@@ -76,6 +78,25 @@ static bool collect_loads(struct ig_cuda_attention *s, ig_x x) {
         if (n.args[i] != IG_NO_X && !collect_loads(s, n.args[i])) return false;
     }
     return true;
+}
+
+static enum ig_attention_reads what_is_read(const struct ig_loops *k, ig_x x, ig_x query) {
+    const struct ig_x_node *n = ig_x_look(k, x);
+    enum ig_attention_reads most = IG_ATTENTION_READS_NOTHING;
+    if (n->kind == IG_X_LOAD) return ig_x_contains(k, x, query) ? IG_ATTENTION_READS_EACH : IG_ATTENTION_READS_ROWS;
+    for (int i = 0; i < 3; i++) {
+        enum ig_attention_reads one = n->args[i] == IG_NO_X ? most : what_is_read(k, n->args[i], query);
+        if (one > most) most = one;
+    }
+    return most;
+}
+
+enum ig_attention_reads ig_cuda_attention_change_reads(struct ig_cuda_attention *s) {
+    ig_x head[INGOT_MAX_RANK], query = ig_x_free_var(s->k, s->a->queries), key = ig_x_free_var(s->k, s->a->keys);
+    for (int i = 0; i < s->a->score_type.rank - 2; i++)
+        head[i] = ig_x_free_var(s->k, s->a->score_type.dim[i]);
+    ig_x score = ig_x_acc(s->k, ig_loops_acc(s->k), INGOT_F32);
+    return what_is_read(s->k, ig_attention_changed(s->a, head, query, key, score), query);
 }
 
 void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {

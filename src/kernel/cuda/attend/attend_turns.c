@@ -157,8 +157,7 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x open, i
     ig_x factor = s->factor == IG_NO_X ? IG_NO_X : ig_x_substitute(k, s->factor, &open, &turn, 1);
     change_scores(s, body, factor);
     ig_s_call(k, body, "attend::accumulate_turn", (struct ig_call_arg[]){scores, sums, state, which, left}, 5);
-    struct ig_call_arg end[] = {{s->tile, zero}, sums, state, {-1, ig_x_float(k, INGOT_F32, 1)}};
-    ig_s_call(k, body, "attend::finish", end, 4);
+    ig_cuda_attention_finish(s, body);
     for (int i = 0; i < s->a->score_type.rank - 2; i++)
         s->head[i] = ig_x_substitute(k, s->head[i], &open, &turn, 1);
     ig_cuda_attention_store_results(s, body);
@@ -188,6 +187,7 @@ bool ig_cuda_attention_in_turns(struct ig_cuda_attention *s) {
     /* Five blocks hide each other's waits, if results and addends leave room. */
     if (s->t->columns <= 32 && s->threads == 128) a->kernel->resident = 5;
     if (!find_factor_and_addend(s) || contains(s, s->addend, open)) return false;
+    s->scale = ig_x_float(k, INGOT_F32, 1);
     ig_cuda_attention_write_tables(s, body);
     ig_x left = ig_x_sub(k, dim(s, turning), first);
     walk(s, body, open, ig_x_min(k, left, num(s, s->t->turns)));
