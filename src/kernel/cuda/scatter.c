@@ -4,7 +4,8 @@
  * which thread comes first. Where the threads of a block have the same indices, those of whole rows, they resolve them
  * together, each once, and find in shared memory which place a tuple addresses; then they load several updates at once. Of
  * many tuples they first list those that address the block's range, in order: by running totals of how many each thread
- * has found among its share.
+ * has found among its share. What is added up stays in shared memory until all updates are applied, since each waits for
+ * the one before at its place.
  */
 #include <string.h>
 
@@ -18,6 +19,8 @@ enum {
     SHARE = STAGE / THREADS, /* of these, those that a thread lists */
     AT_ONCE = 16,            /* of these, tuples that a thread looks at at once */
     FEW = 4 * AT_ONCE,       /* tuples that are not worth a list */
+    MOST_STAGED = 24 << 10,  /* bytes of a block's range in shared memory */
+    MOST_RANGES = 16,        /* into which an axis is divided for that, since every block looks at all tuples */
 };
 
 struct scatterer {
@@ -25,7 +28,9 @@ struct scatterer {
     bool together; /* the threads of a block have the same indices */
     ig_dim total;  /* threads */
     ig_dim tuples; /* for each of them */
-    ig_x tile;
+    ig_dim within; /* places along the indexed axes behind the first */
+    ig_x tile, thread;
+    int staged;                       /* the buffer that has the block's range: [place][thread]; -1: none */
     ig_x fixed[INGOT_MAX_RANK];       /* the thread's position along axes that are not indexed */
     int places;                       /* the buffer of places; -1: nowhere, or not in the block's range */
     bool lists;                       /* the tuples in the block's range are listed: */
@@ -73,6 +78,23 @@ static bool same_indices(const struct scatterer *c) {
     return true;
 }
 
+/* Can the results of a block's range be collected in shared memory? Its length may be limited for that. Where few places are
+ * updated, the others need not be moved (ig_scatter_if_apart). */
+static bool can_stage(struct scatterer *c) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_dims *dims = s->k->dims;
+    int64_t size, within, tuples, lo, hi;
+    if (!c->together || s->how == IG_SCATTER_SET || s->own < 0) return false;
+    if (!ig_dim_is_const(dims, s->data.dim[s->own], &size) || !ig_dim_is_const(dims, c->within, &within)) return false;
+    if (ig_dim_is_const(dims, c->tuples, &tuples) && tuples < size * within / 4) return false;
+    int64_t most = MOST_STAGED / THREADS / (int64_t)ingot_dtype_size(s->data.dtype) / (within > 0 ? within : 1);
+    ig_dim_range(dims, s->chunk, &lo, &hi);
+    if (hi <= most) return true;
+    if (most < 1 || size > MOST_RANGES * most) return false;
+    s->chunk = ig_dim_min(dims, s->chunk, ig_dim_const(dims, most));
+    return true;
+}
+
 static void choose_threads(struct scatterer *c) {
     struct ig_scatter_problem *s = c->s;
     struct ig_dims *dims = s->k->dims;
@@ -95,6 +117,17 @@ static void choose_threads(struct scatterer *c) {
     ig_dim ranges = ig_dim_ceil_div(dims, enough, ig_dim_max(dims, lines, one));
     ranges = ig_dim_max(dims, one, ig_dim_min(dims, ranges, size));
     s->chunk = ig_dim_max(dims, one, ig_dim_ceil_div(dims, size, ranges));
+    c->within = one;
+    for (int i = s->own + 1; s->own >= 0 && i < s->data.rank; i++) {
+        if (ig_scatter_names(s, i)) c->within = ig_dim_mul(dims, c->within, s->data.dim[i]);
+    }
+    c->staged = -1;
+    if (can_stage(c)) {
+        ig_dim places = ig_dim_mul(dims, s->chunk, c->within);
+        int64_t lo, most;
+        ig_dim_range(dims, places, &lo, &most);
+        c->staged = ig_loops_local(s->k, s->k->buffers.at[s->out].dtype, most * THREADS, "staged");
+    }
     c->total = ig_dim_mul(dims, lines, ig_dim_ceil_div(dims, size, s->chunk));
     s->kernel->tiles = ig_dim_ceil_div(dims, c->total, ig_dim_const(dims, THREADS));
     s->kernel->threads = THREADS;
@@ -120,26 +153,48 @@ static void split_number(struct scatterer *c, ig_x number) {
 
 static struct ig_stmt *thread_loop(struct scatterer *c, struct ig_stmt *body) {
     struct ig_loops *k = c->s->k;
-    ig_x thread;
-    body = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &thread);
-    ig_x number = ig_x_add(k, ig_x_mul(k, c->tile, num(c, THREADS)), thread);
+    body = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &c->thread);
+    ig_x number = ig_x_add(k, ig_x_mul(k, c->tile, num(c, THREADS)), c->thread);
     split_number(c, number);
     return ig_s_if(k, body, ig_x_less(k, number, dim(c, c->total)));
+}
+
+/* Loops over the places of the thread's range; out_index: in the data. Returns the place. */
+static ig_x each_place(struct scatterer *c, struct ig_stmt **body, ig_x *out_index) {
+    struct ig_scatter_problem *s = c->s;
+    ig_x place = num(c, 0);
+    for (int i = 0; i < s->data.rank; i++) {
+        out_index[i] = c->fixed[i];
+        if (!ig_scatter_names(s, i)) continue;
+        bool own = i == s->own;
+        ig_x to = own ? s->hi : dim(c, s->data.dim[i]);
+        *body = loop(c, *body, IG_FOR_SERIAL, own ? s->lo : num(c, 0), to, &out_index[i]);
+        place = ig_x_add(s->k, ig_x_mul(s->k, place, dim(c, s->data.dim[i])), out_index[i]);
+    }
+    return place;
+}
+
+static ig_x staged_at(struct scatterer *c, ig_x place) {
+    struct ig_loops *k = c->s->k;
+    ig_x first = ig_x_mul(k, c->s->lo, dim(c, c->within));
+    return ig_x_add(k, ig_x_mul(k, ig_x_sub(k, place, first), num(c, THREADS)), c->thread);
 }
 
 static void emit_copy(struct scatterer *c, struct ig_stmt *body) {
     struct ig_scatter_problem *s = c->s;
     ig_x index[INGOT_MAX_RANK];
-    body = ig_scatter_if_apart(s, body);
-    for (int i = 0; i < s->data.rank; i++) {
-        index[i] = c->fixed[i];
-        if (!ig_scatter_names(s, i)) continue;
-        bool own = i == s->own;
-        ig_x to = own ? s->hi : dim(c, s->data.dim[i]);
-        body = loop(c, body, IG_FOR_SERIAL, own ? s->lo : num(c, 0), to, &index[i]);
-    }
-    ig_x at = ig_lower_linear(&s->lower, &s->data, index);
-    ig_s_store(s->k, body, s->out, at, ig_lower_value(&s->lower, s->node.in[0], index));
+    bool staged = c->staged >= 0;
+    if (!staged) body = ig_scatter_if_apart(s, body);
+    ig_x place = each_place(c, &body, index), value = ig_lower_value(&s->lower, s->node.in[0], index);
+    ig_x at = staged ? staged_at(c, place) : ig_lower_linear(&s->lower, &s->data, index);
+    ig_s_store(s->k, body, staged ? c->staged : s->out, at, value);
+}
+
+static void emit_staged(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_scatter_problem *s = c->s;
+    ig_x index[INGOT_MAX_RANK], place = each_place(c, &body, index);
+    ig_x value = ig_x_load(s->k, c->staged, staged_at(c, place));
+    ig_s_store(s->k, body, s->out, ig_lower_linear(&s->lower, &s->data, index), value);
 }
 
 /* ---- Tuples ------------------------------------------------------------------------------------------------------ */
@@ -170,12 +225,8 @@ static ig_x place_of(struct scatterer *c, ig_x tuple, ig_x *out_inside) {
 static ig_x is_own(struct scatterer *c, ig_x place) {
     struct ig_scatter_problem *s = c->s;
     struct ig_loops *k = s->k;
-    ig_dim within = ig_dim_const(k->dims, 1);
-    for (int i = s->own + 1; s->own >= 0 && i < s->data.rank; i++) {
-        if (ig_scatter_names(s, i)) within = ig_dim_mul(k->dims, within, s->data.dim[i]);
-    }
-    ig_x before = ig_x_sub(k, ig_x_mul(k, s->lo, dim(c, within)), num(c, 1));
-    return ig_x_and(k, ig_x_less(k, before, place), ig_x_less(k, place, ig_x_mul(k, s->hi, dim(c, within))));
+    ig_x within = dim(c, c->within), before = ig_x_sub(k, ig_x_mul(k, s->lo, within), num(c, 1));
+    return ig_x_and(k, ig_x_less(k, before, place), ig_x_less(k, place, ig_x_mul(k, s->hi, within)));
 }
 
 /* The element of the updates that belongs to a tuple and to the thread's position. */
@@ -230,7 +281,7 @@ static void emit_alone(struct scatterer *c, struct ig_stmt *body) {
     body = loop(c, if_updated(c, body), IG_FOR_SERIAL, num(c, 0), dim(c, c->tuples), &tuple);
     ig_x place = place_of(c, tuple, &inside);
     body = ig_s_if(k, body, ig_x_and(k, inside, is_own(c, place)));
-    ig_scatter_apply(c->s, body, target_of(c, place), update_of(c, tuple));
+    ig_scatter_apply(c->s, body, c->s->out, target_of(c, place), update_of(c, tuple));
 }
 
 /* Sets the range to that of all threads of the block, whose numbers and so ranges ascend, and the position to the first one's. */
@@ -300,7 +351,9 @@ static void emit_some(struct scatterer *c, struct ig_stmt *body, ig_x first, ig_
         if (c->lists) wanted = ig_x_and(k, wanted, ig_x_less(k, at, count));
         each = ig_s_if(k, each, wanted);
         if (apply) {
-            ig_scatter_apply(c->s, each, target_of(c, place), ig_x_load(k, values, i));
+            bool staged = c->staged >= 0;
+            ig_scatter_apply(c->s, each, staged ? c->staged : c->s->out,
+                             staged ? staged_at(c, place) : target_of(c, place), ig_x_load(k, values, i));
             continue;
         }
         if (c->lists) at = ig_x_cast(k, ig_x_load(k, c->listed, at), INGOT_I64, false);
@@ -350,6 +403,7 @@ void ig_scatter_emit_cuda(struct ig_scatter_problem *s) {
     emit_copy(&c, own);
     if (c.together) {
         emit_together(&c, body);
+        if (c.staged >= 0) emit_staged(&c, thread_loop(&c, body));
     } else {
         emit_alone(&c, own);
     }

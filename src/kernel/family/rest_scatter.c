@@ -135,15 +135,15 @@ static ig_x resolve(struct ig_scatter_problem *s, ig_x index, int axis, ig_x *in
     return index;
 }
 
-void ig_scatter_apply(struct ig_scatter_problem *s, struct ig_stmt *body, ig_x at, ig_x value) {
+void ig_scatter_apply(struct ig_scatter_problem *s, struct ig_stmt *body, int buffer, ig_x at, ig_x value) {
     static const enum ig_op ops[] = {
         [IG_SCATTER_ADD] = IG_OP_add,
         [IG_SCATTER_MUL] = IG_OP_mul,
         [IG_SCATTER_MAX] = IG_OP_max,
         [IG_SCATTER_MIN] = IG_OP_min,
     };
-    if (s->how != IG_SCATTER_SET) value = ig_x_map2(s->k, ops[s->how], ig_x_load(s->k, s->out, at), value);
-    ig_s_store(s->k, body, s->out, at, value);
+    if (s->how != IG_SCATTER_SET) value = ig_x_map2(s->k, ops[s->how], ig_x_load(s->k, buffer, at), value);
+    ig_s_store(s->k, body, buffer, at, value);
 }
 
 /* Updates the slice of the data that a tuple addresses, restricted to the tile's range if an axis of the slice is
@@ -162,7 +162,7 @@ static void emit_slice(struct ig_scatter_problem *s, struct ig_stmt *body, const
         body = axis_loop(s, body, kind, s->data.dim[depth + i], depth + i, &index[outer + i]);
         at = ig_x_add(k, ig_x_mul(k, at, dim(s, s->data.dim[depth + i])), index[outer + i]);
     }
-    ig_scatter_apply(s, body, ig_x_add(k, base, at), ig_lower_value(&s->lower, s->node.in[2], index));
+    ig_scatter_apply(s, body, s->out, ig_x_add(k, base, at), ig_lower_value(&s->lower, s->node.in[2], index));
 }
 
 static void emit_elements(struct ig_scatter_problem *s, struct ig_stmt *body) {
@@ -178,7 +178,8 @@ static void emit_elements(struct ig_scatter_problem *s, struct ig_stmt *body) {
     }
     to[axis] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, &inside);
     body = ig_s_if(k, body, inside);
-    ig_scatter_apply(s, body, ig_lower_linear(&s->lower, &s->data, to), ig_lower_value(&s->lower, s->node.in[2], at));
+    ig_scatter_apply(s, body, s->out, ig_lower_linear(&s->lower, &s->data, to),
+                     ig_lower_value(&s->lower, s->node.in[2], at));
 }
 
 static void emit_nd(struct ig_scatter_problem *s, struct ig_stmt *body) {

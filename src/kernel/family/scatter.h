@@ -29,8 +29,8 @@ bool ig_scatter_names(const struct ig_scatter_problem *s, int axis);
 ig_x ig_scatter_resolve(struct ig_scatter_problem *s, ig_x index, int axis, ig_x *inout_inside);
 /* Statements that copy the data: not executed where the result is to lie in the data's memory (ig_plan_tensor.updates). */
 struct ig_stmt *ig_scatter_if_apart(struct ig_scatter_problem *s, struct ig_stmt *body);
-/* Updates the element at position `at` of the result. */
-void ig_scatter_apply(struct ig_scatter_problem *s, struct ig_stmt *body, ig_x at, ig_x value);
+/* Updates the element at position `at` of a buffer, the result's or one with a part of it. */
+void ig_scatter_apply(struct ig_scatter_problem *s, struct ig_stmt *body, int buffer, ig_x at, ig_x value);
 /* The kernel's loops for GPUs. */
 void ig_scatter_emit_cuda(struct ig_scatter_problem *s);
 
