@@ -127,6 +127,8 @@ static const struct conv convs[] = {
      .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 1, .last = false, .bias = true, .relu = true},
     {F32, .spatial = 1, .batch = 2, .size = {30}, .in = 5, .out = 18, .kernel = {4}, .stride = {3}, .dilation = {2},
      .before = {3}, .after = {1}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 16, .out = 24, .kernel = {40}, .stride = {1}, .dilation = {1},
+     .before = {20}, .after = {19}, .groups = 2, .bias = true},
     {F32, .spatial = 3, .batch = 1, .size = {4, 5, 6}, .in = 3, .out = 7, .kernel = {2, 3, 2}, .stride = {1, 2, 1},
      .dilation = {1, 1, 2}, .before = {1, 0, 1}, .after = {0, 1, 1}, .groups = 1, .last = true, .bias = true},
     {F32, .spatial = 2, .batch = 1, .size = {6, 6}, .in = 4, .out = 5, .kernel = {3, 3}, .stride = {1, 1},

@@ -14,6 +14,8 @@ bool ig_cuda_contract_depthwise(struct ig_contract *c);
 /* By codes in blocks, before ig_cuda_contract_gemm, which fills steps with any. */
 bool ig_cuda_contract_blocks(struct ig_contract *c);
 bool ig_cuda_contract_taps(struct ig_contract *c);
+/* Of a small depth, and few rows or columns. */
+bool ig_cuda_contract_small(struct ig_contract *c);
 /* By patches of images: before the products of windows where it is estimated to take less time, else behind them. */
 bool ig_cuda_contract_patch_first(struct ig_contract *c);
 bool ig_cuda_contract_patch_last(struct ig_contract *c);

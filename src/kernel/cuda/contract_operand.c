@@ -5,7 +5,7 @@
 #include "kernel/affine.h"
 #include "kernel/cuda/contract.h"
 
-enum { MOST_TAPS = 32 }; /* of the windows that the template copies, along all axes added up: a bit for each */
+enum { MOST_TAPS = 1 << 12 }; /* of the windows that the template copies */
 
 static ig_dim constant(struct ig_contract *c, int64_t i) {
     return ig_dim_const(c->graph->dims, i);
@@ -212,12 +212,12 @@ static bool is_pointwise(const struct ig_contract *c) {
     return !ig_contract_padded(c);
 }
 
-static bool has_few_taps(const struct ig_contract *c) {
-    int64_t taps = c->spatial == 1 ? 1 : 0;
+static bool knows_taps(const struct ig_contract *c) {
+    int64_t taps = 1;
     for (int i = 0; i < c->spatial; i++) {
         int64_t here = known(c, c->depth_dim[i]);
         if (here == 0 || here > MOST_TAPS) return false;
-        taps += i < c->spatial - 2 && here == 1 ? 0 : here; /* a single plane needs no bit */
+        taps *= here;
     }
     return taps <= MOST_TAPS;
 }
@@ -234,7 +234,7 @@ static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int buffer, i
     if (is_pointwise(c)) {
         s.kind = IG_CUDA_ALONG;
         s.ld = pixel;
-    } else if (!has_few_taps(c)) {
+    } else if (!knows_taps(c)) {
         return none();
     }
     return s;

@@ -61,6 +61,7 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
                                                ig_contract_blocks,         ig_contract_gemm,      NULL};
     static const ig_contract_schedule cuda[] = {ig_cuda_contract_depthwise,
                                                 ig_cuda_contract_taps,
+                                                ig_cuda_contract_small,
                                                 ig_cuda_contract_patch_first,
                                                 ig_cuda_contract_blocks,
                                                 ig_cuda_contract_gemm,

@@ -12,12 +12,17 @@ template <int LINES, int COPY> struct windows {
     static constexpr int lines = one_line ? 1 : count;
     static constexpr bool overlap = TAPS_X > STRIDE_X || TAPS_Y > STRIDE_Y || TAPS_Z > STRIDE_Z;
     static constexpr int columns_at = TAPS_Y, planes_at = TAPS_Y + TAPS_X; // bits of `inside`
+    static constexpr bool many = TAPS_Y + TAPS_X + (TAPS_Z > 1 ? TAPS_Z : 0) > 32; // taps for that
+    struct origin {
+        int z, y, x;
+    };
     const char *base; // first channel of the group
     int planes, height, width;
     long long pixel;   // elements between pixels
     unsigned channels; // of the group
     const char *from[lines]; // the window's first pixel, which may lie outside the image
-    unsigned inside[lines];  // a bit for each of the window's rows, columns and planes: it is inside the image
+    unsigned inside[many ? 1 : lines]; // a bit for each of the window's rows, columns and planes: it is inside the image
+    origin at[many ? lines : 1];       // or, where there are too many, the place of the first pixel
 
     __device__ __forceinline__ static int line_of(int i) {
         return one_line ? threadIdx.x % LINES : threadIdx.x / units + i * apart;
@@ -39,26 +44,35 @@ template <int LINES, int COPY> struct windows {
         for (int l = 0; l < lines; l++) {
             const long long m = first + line_of(l);
             const bool exists = m < rows && line_of(l) < LINES;
-            const unsigned at = exists ? (unsigned)m : 0, row = at / (unsigned)out_width;
+            const unsigned output = exists ? (unsigned)m : 0, row = output / (unsigned)out_width;
             const unsigned plane = row / (unsigned)out_height, number = plane / (unsigned)out_planes;
             const int z = (int)(plane - number * (unsigned)out_planes) * STRIDE_Z - (int)ahead;
             const int y = (int)(row - plane * (unsigned)out_height) * STRIDE_Y - (int)above;
-            const int x = (int)(at - row * (unsigned)out_width) * STRIDE_X - (int)before;
+            const int x = (int)(output - row * (unsigned)out_width) * STRIDE_X - (int)before;
             const bool valid = exists && (TAPS_Z > 1 || (unsigned)z < (unsigned)planes);
             from[l] = base + ((((long long)number * planes + z) * height + y) * width + x) * pixel * ELEMENT;
-            inside[l] = 0;
-#pragma unroll
-            for (int t = 0; t < TAPS_Y; t++)
-                inside[l] |= (valid && (unsigned)(y + t * DILATION_Y) < (unsigned)height ? 1u : 0u) << t;
-#pragma unroll
-            for (int t = 0; t < TAPS_X; t++)
-                inside[l] |= ((unsigned)(x + t * DILATION_X) < (unsigned)width ? 1u : 0u) << (columns_at + t);
-            if constexpr (TAPS_Z > 1) {
-#pragma unroll
-                for (int t = 0; t < TAPS_Z; t++)
-                    inside[l] |= ((unsigned)(z + t * DILATION_Z) < (unsigned)planes ? 1u : 0u) << (planes_at + t);
-            }
+            if constexpr (many)
+                at[l] = {z, valid ? y : -(1 << 30), x};
+            else
+                inside[l] = bits({z, y, x}, valid);
         }
+    }
+
+    // What is inside of a window that begins at a place.
+    __device__ __forceinline__ unsigned bits(origin p, bool valid) const {
+        unsigned all = 0;
+#pragma unroll
+        for (int t = 0; t < TAPS_Y; t++)
+            all |= (valid && (unsigned)(p.y + t * DILATION_Y) < (unsigned)height ? 1u : 0u) << t;
+#pragma unroll
+        for (int t = 0; t < TAPS_X; t++)
+            all |= ((unsigned)(p.x + t * DILATION_X) < (unsigned)width ? 1u : 0u) << (columns_at + t);
+        if constexpr (TAPS_Z > 1) {
+#pragma unroll
+            for (int t = 0; t < TAPS_Z; t++)
+                all |= ((unsigned)(p.z + t * DILATION_Z) < (unsigned)planes ? 1u : 0u) << (planes_at + t);
+        }
+        return all;
     }
 
     // If steps divide the channels, the walk goes through all taps of a slice of channels first, so that overlapping
@@ -84,10 +98,18 @@ template <int LINES, int COPY> struct windows {
         return t;
     }
 
+    __device__ __forceinline__ bool is_inside(int l, const tap &t) const {
+        if constexpr (many)
+            return (unsigned)(at[l].y + t.row * DILATION_Y) < (unsigned)height &&
+                   (unsigned)(at[l].x + t.column * DILATION_X) < (unsigned)width &&
+                   (TAPS_Z == 1 || (unsigned)(at[l].z + t.plane * DILATION_Z) < (unsigned)planes);
+        unsigned all = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
+        if constexpr (TAPS_Z > 1) all &= inside[l] >> (planes_at + t.plane);
+        return all & 1;
+    }
+
     __device__ __forceinline__ void copy_one(unsigned to, int l, int line, int byte, const tap &t) const {
-        unsigned both = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
-        if constexpr (TAPS_Z > 1) both &= inside[l] >> (planes_at + t.plane);
-        const bool valid = t.within && (both & 1);
+        const bool valid = t.within && is_inside(l, t);
         to += place<LINES, DEPTH * ELEMENT>(line, byte);
         if (BORDER && !valid) fill<COPY>(to, BORDER * 0x1010101u);
         else copy<COPY, overlap>(to, from[l] + t.offset, valid);

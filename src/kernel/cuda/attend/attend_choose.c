@@ -226,7 +226,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     bool turns = shapes[p->shape].turns > 0;
     double rows = p->groups && queries >= 32 ? ceil(queries / 64) * 64 : queries;
     double products = 2 * heads * rows * all * width / (p->groups ? 3e8 : 5e7);
-    double bytes = heads * (queries + keys) * width * 2 / (turns ? 2.5e6 : 4.5e6);
+    double bytes = heads * (queries + keys) * width * 2 / (turns ? 3e6 : 4.5e6);
     if (p->reads && !turns) products += heads * rows * keys / 1.5e6;
     double busy = 1.4 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
     double waits = p->shape >= DIRECT ? direct_time(p, p->shape, sizes[0], sizes[1], sizes[2])
