@@ -255,6 +255,14 @@ static const char *call_text(struct ig_code_printer *p, const struct ig_x_node *
     return ig_format(p->job, "%s(%s)", name, arguments);
 }
 
+static const char *select_text(struct ig_code_printer *p, const struct ig_x_node *n, enum ig_code_strength *strength) {
+    const char *special = p->language->pick ? p->language->pick(p, n) : NULL;
+    if (special) return special;
+    *strength = IG_CODE_SELECT;
+    return ig_format(p->job, "%s ? %s : %s", ig_code_text_of(p, n->args[0], IG_CODE_OR),
+                     ig_code_text_of(p, n->args[1], IG_CODE_OR), ig_code_text_of(p, n->args[2], IG_CODE_OR));
+}
+
 static const char *node_text(struct ig_code_printer *p, const struct ig_x_node *n, enum ig_code_strength *strength) {
     *strength = IG_CODE_ATOM;
     switch (n->kind) {
@@ -274,10 +282,7 @@ static const char *node_text(struct ig_code_printer *p, const struct ig_x_node *
     case IG_X_MAP: return map_text(p, n, strength);
     case IG_X_CAST: return cast_text(p, n, strength);
     case IG_X_CALL: return call_text(p, n);
-    case IG_X_SELECT:
-        *strength = IG_CODE_SELECT;
-        return ig_format(p->job, "%s ? %s : %s", ig_code_text_of(p, n->args[0], IG_CODE_OR),
-                         ig_code_text_of(p, n->args[1], IG_CODE_OR), ig_code_text_of(p, n->args[2], IG_CODE_OR));
+    case IG_X_SELECT: return select_text(p, n, strength);
     }
     ig_raise(p->job, INGOT_INTERNAL, "expression of unknown kind %d", (int)n->kind);
 }

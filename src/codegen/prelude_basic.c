@@ -49,6 +49,12 @@ const struct ig_code_function ig_code_functions_basic[] = {
      "INLINE $T ig_unkey_$S(int$B_t key) {\n"
      "    return ig_of_bits_$S(key ^ (int$B_t)((uint$B_t)(key >> ($B - 1)) >> 1));\n"
      "}\n"},
+    /* a where the byte is not 0, else b. */
+    {"ig_pick_", "f32", "ig_bits_$S ig_of_bits_$S",
+     "INLINE $T ig_pick_$S(uint8_t byte, $T a, $T b) {\n"
+     "    const int$B_t mask = -(int$B_t)(((uint$B_t)byte + 255) >> 8);\n"
+     "    return ig_of_bits_$S((ig_bits_$S(a) & mask) | (ig_bits_$S(b) & ~mask));\n"
+     "}\n"},
     {"ig_abs_", "f32 f64", NULL, "INLINE $T ig_abs_$S($T a) { return __builtin_fabs$F(a); }\n"},
     {"ig_abs_", "i8 i16 i32 i64", NULL, "INLINE $T ig_abs_$S($T a) { return a < 0 ? ($T)(0 - ($U)a) : a; }\n"},
     {"ig_abs_", "u8 u16 u32 u64", NULL, "INLINE $T ig_abs_$S($T a) { return a; }\n"},

@@ -29,6 +29,8 @@ struct ig_code_language {
     const char *(*element)(struct ig_code_printer *p, int buffer, ig_x index);
     /* Replaces the text of some casts, as an atom: NULL for the others; may be NULL. */
     const char *(*cast)(struct ig_code_printer *p, const struct ig_x_node *n);
+    /* The text of some selects, as an atom: NULL for the others; may be NULL. */
+    const char *(*pick)(struct ig_code_printer *p, const struct ig_x_node *n);
 };
 
 /* The most tiles per launch if indices are narrow; a grid never has more blocks. */

@@ -136,6 +136,43 @@ static void test_gated(void **state) {
     check_all();
 }
 
+/* ---- Masks of bytes ------------------------------------------------------------------------------------------------------- */
+
+/* A softmax of what a mask leaves of x, which with sizes[2] is computed. */
+static void build_masked(struct ig_graph *g, const void *argument) {
+    const int64_t *sizes = argument, axes[1] = {1};
+    ig_value mask = input(g, "mask", INGOT_BOOL, 2, sizes), x = input(g, "x", INGOT_F32, 2, sizes);
+    ig_value none = ig_build_scalar(g, INGOT_F32, -1e4);
+    if (sizes[2]) x = ig_map2(g, IG_OP_mul, x, input(g, "y", INGOT_F32, 2, sizes));
+    x = ig_build_where(g, mask, none, x);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, ig_build_reduce(g, IG_OP_reduce_max, x, axes, 1)));
+    ig_build_output(g, "y", ig_map2(g, IG_OP_div, e, ig_build_reduce(g, IG_OP_reduce_sum, e, axes, 1)));
+}
+
+static int count_of(const char *text, const char *what) {
+    int count = 0;
+    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
+        count++;
+    return count;
+}
+
+static void check_masked(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (int64_t computed = 0; computed < 2; computed++) {
+        const int64_t sizes[3] = {50, 70, computed};
+        const char *text = ig_c_kernel(job, only_kernel(job, build_masked, sizes), "kernel", &cpu);
+        assert_int_equal(count_of(text, " x0["), !computed);
+        assert_int_equal(count_of(text, "ig_pick_f32(x0["), computed);
+        const char *read = strstr(text, "x0["), *most = strstr(text, "reduction(max");
+        assert_true(read && most && read < most);
+    }
+}
+
+static void test_masked(void **state) {
+    (void)state;
+    run_job(check_masked);
+}
+
 /* ---- Loops that run once -------------------------------------------------------------------------------------------------- */
 
 static void build_long_softmax(struct ig_graph *g, const void *argument) {
@@ -164,6 +201,6 @@ static void test_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_gated),
-                                       cmocka_unit_test(test_once)};
+                                       cmocka_unit_test(test_once), cmocka_unit_test(test_masked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

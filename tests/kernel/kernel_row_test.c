@@ -98,6 +98,22 @@ static void build_norm(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "deviation", deviation);
 }
 
+/* A softmax of what a mask of bytes and codes of a byte leave, both of which all images share. */
+static void build_masked(struct ig_graph *g, const void *argument) {
+    const struct reduced *r = argument;
+    int64_t shared[3] = {1, r->shape.sizes[1], r->shape.sizes[2]};
+    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
+    ig_value mask = input(g, "mask", INGOT_BOOL, 3, shared), codes = input(g, "codes", INGOT_I8, 3, shared);
+    ig_value bias = ig_map2(g, IG_OP_mul, ig_build_cast(g, codes, r->shape.dtype), scalar(g, r, 1.0 / 64));
+    x = ig_map2(g, IG_OP_add, x, bias);
+    ig_value negative = ig_map2(g, IG_OP_lt, x, scalar(g, r, 0));
+    x = ig_build_where(g, negative, ig_map2(g, IG_OP_mul, x, scalar(g, r, 0.25)), x);
+    x = ig_build_where(g, mask, scalar(g, r, -20), x);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, over(g, r, IG_OP_reduce_max, x)));
+    ig_build_output(g, "softmax", ig_map2(g, IG_OP_div, e, over(g, r, IG_OP_reduce_sum, e)));
+    ig_build_output(g, "masked", x);
+}
+
 /* An expensive value that three passes need: a mean, the largest distance from it, and an elementwise result. */
 static void build_chain(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
@@ -144,6 +160,8 @@ static void reductions_in_sequence(void **state) {
         add_case("norm", build_norm, &rows[i], tolerance, 0);
         add_case("chain", build_chain, &rows[i], tolerance, 0);
         add_case("table", build_table, &rows[i], tolerance, 0);
+        add_case("masked", build_masked, &rows[i], tolerance, 0);
+        add_case("masked, poisoned", build_masked, &rows[i], tolerance, GRAPH_POISON);
     }
     check_all();
 }

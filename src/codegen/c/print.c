@@ -31,6 +31,25 @@ static const char *apart(struct ig_code_printer *p, enum ingot_dtype dtype, cons
     return ig_format(p->job, "%s(%s * %s, ig_zero)", name, a, b);
 }
 
+/* Is one of the two that a select chooses between a number, and the other only loaded? */
+static bool is_plain(const struct ig_loops *k, const struct ig_x_node *n) {
+    enum ig_x_kind a = k->x.at[n->args[1]].kind, b = k->x.at[n->args[2]].kind;
+    return (a == IG_X_FLOAT && b == IG_X_LOAD) || (a == IG_X_LOAD && b == IG_X_FLOAT);
+}
+
+/* By a byte of a mask gcc chooses between floats with vectors of as many lanes as there are bytes in one, each of whose
+ * masks it widens in three steps and merges with those of other selects. What is done to the bits has no masks. */
+static const char *pick(struct ig_code_printer *p, const struct ig_x_node *n) {
+    const struct ig_x_node *mask = &p->k->x.at[n->args[0]];
+    bool is_load = mask->kind == IG_X_LOAD && !p->text[n->args[0]].named;
+    if (!is_load || p->k->buffers.at[mask->i].dtype != INGOT_BOOL) return NULL;
+    if (n->dtype != INGOT_F32 || is_plain(p->k, n)) return NULL;
+    ig_code_prelude_use(&p->prelude, "ig_pick_f32");
+    const char *byte = ig_code_element(p, (int)mask->i, mask->args[0]);
+    return ig_format(p->job, "ig_pick_f32(%s, %s, %s)", byte, ig_code_text_of(p, n->args[1], IG_CODE_SELECT),
+                     ig_code_text_of(p, n->args[2], IG_CODE_SELECT));
+}
+
 static const struct ig_code_language language = {
     .tables = tables,
     .n_tables = sizeof tables / sizeof *tables,
@@ -42,6 +61,7 @@ static const struct ig_code_language language = {
     .moves_halves = true,
     .splits_picks = true,
     .address = address,
+    .pick = pick,
     .begin = "begin",
     .end = "end",
 };

@@ -16,8 +16,38 @@ static void add_cache(struct ig_row *r, ig_value v) {
     r->scratch = ig_dim_add(dims, r->scratch, ig_dim_mul(dims, ig_dim_ceil_div(dims, bytes, line), line));
 }
 
+static bool is_byte(const struct ig_row *r, ig_value v) {
+    return ingot_dtype_size(ig_type_of(r->graph, v)->dtype) == 1;
+}
+
+/* Is a value of whole words computed from bytes (a mask, codes)? */
+static bool widens_bytes(const struct ig_row *r, const struct ig_node *n) {
+    bool reads = false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        reads |= n->in[i] != IG_NO_VALUE && is_byte(r, n->in[i]);
+    return reads && !is_byte(r, n->out) && !ig_row_is_reduction(n);
+}
+
+/* Values that are computed from bytes and needed by several passes get a pass of their own, before all others: vectors
+ * of bytes have as many lanes as four or eight of words, and such vectors in a loop would leave many elements of its
+ * end to scalar code. */
+static void choose_bytes(struct ig_row *r) {
+    const uint32_t *passes = ig_row_passes_of(r);
+    for (uint32_t i = 0; i < r->region->nodes.count; i++) {
+        const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
+        bool several = (passes[n->out] & (passes[n->out] - 1)) != 0;
+        if (!several || r->pass_of[n->out] != 0 || !widens_bytes(r, n)) continue;
+        if (!ig_row_is_space_shape(r, ig_type_of(r->graph, n->out))) continue;
+        ig_value v = ig_row_widen(r, passes, n->out);
+        if (r->cache_of[v] >= 0) continue;
+        add_cache(r, v);
+        r->cache_pass[v] = -1;
+    }
+}
+
 /* Caches expensive values that several passes need. */
 static void choose_caches(struct ig_row *r) {
+    if (!r->columns) choose_bytes(r);
     const uint32_t *passes = ig_row_passes_of(r);
     for (uint32_t i = 0; i < r->region->nodes.count; i++) {
         const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];

@@ -118,7 +118,7 @@ void ig_row_lines(struct ig_row *r) {
         rest = ig_x_div(r->k, rest, dim(r, r->nest.extent[d]));
     }
     if (r->kept > 0) vars[0] = rest;
-    for (int pass = 0; pass <= r->passes; pass++)
+    for (int pass = -1; pass <= r->passes; pass++)
         emit_pass(r, body, pass, vars);
     for (int d = r->kept; d < r->nest.rank; d++)
         vars[d] = num(r, 0);
