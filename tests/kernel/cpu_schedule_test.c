@@ -173,6 +173,48 @@ static void test_masked(void **state) {
     run_job(check_masked);
 }
 
+/* ---- Rows side by side --------------------------------------------------------------------------------------------------- */
+
+/* Normalises groups of channels of a picture: its pixels, groups, channels of a group. */
+static void build_groups(struct ig_graph *g, const void *argument) {
+    const int64_t *sizes = argument, axes[2] = {0, 2};
+    ig_value x = input(g, "x", INGOT_F32, 3, sizes);
+    ig_value centred = ig_map2(g, IG_OP_sub, x, ig_build_reduce(g, IG_OP_reduce_mean, x, axes, 2));
+    ig_value variance = ig_build_reduce(g, IG_OP_reduce_mean, ig_map2(g, IG_OP_mul, centred, centred), axes, 2);
+    ig_value scale = input(g, "scale", INGOT_F32, 2, (const int64_t[]){sizes[1], 1});
+    ig_value by = ig_map2(g, IG_OP_div, scale, ig_map1(g, IG_OP_sqrt, variance));
+    ig_build_output(g, "y", ig_map2(g, IG_OP_mul, centred, by));
+}
+
+static const struct {
+    int64_t sizes[3];
+    const char *tactic;
+} groups[] = {
+    {{100, 32, 4}, "columns in pieces of 4, 3 passes, blocks of 32"},
+    {{100, 50, 6}, "columns in pieces of 6, 3 passes, blocks of 17"},
+    {{100, 3, 64}, "columns in pieces of 64, 3 passes, blocks of 2"},
+    {{100, 3, 65}, "rows, 3 passes, 1 per tile"},
+    {{10, 32, 4}, "rows, 3 passes, 68 per tile"},
+    {{100, 32, 1}, "columns, 3 passes, blocks of 64"},
+};
+
+static void check_groups(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const struct ig_kernel *k = only_kernel(job, build_groups, groups[i].sizes);
+        assert_string_equal(k->tactic, groups[i].tactic);
+        /* What is the same for a whole row is not computed for each of its elements. */
+        const char *text = ig_c_kernel(job, k, "kernel", &cpu), *root = strstr(text, " / ig_sqrt_f32(");
+        assert_non_null(root);
+        assert_non_null(strstr(root, "for (int64_t"));
+    }
+}
+
+static void test_groups(void **state) {
+    (void)state;
+    run_job(check_groups);
+}
+
 /* ---- Loops that run once -------------------------------------------------------------------------------------------------- */
 
 static void build_long_softmax(struct ig_graph *g, const void *argument) {
@@ -201,6 +243,7 @@ static void test_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_gated),
-                                       cmocka_unit_test(test_once), cmocka_unit_test(test_masked)};
+                                       cmocka_unit_test(test_once), cmocka_unit_test(test_masked),
+                                       cmocka_unit_test(test_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

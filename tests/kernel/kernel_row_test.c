@@ -26,7 +26,9 @@ static const struct reduced reduced[] = {
     {{INGOT_I16, 3, {2, 3, 31}}, 1, {2}},       {{INGOT_U16, 3, {2, 3, 31}}, 1, {1}},
     {{INGOT_I32, 3, {3, 5, 100}}, 1, {2}},      {{INGOT_U32, 3, {3, 5, 65}}, 1, {0}},
     {{INGOT_I64, 3, {3, 5, 100}}, 1, {2}},      {{INGOT_U64, 3, {3, 5, 65}}, 1, {1}},
-    {{INGOT_F32, 3, {40, 9, 1}}, 1, {1}},
+    {{INGOT_F32, 3, {40, 9, 1}}, 1, {1}},       {{INGOT_F32, 3, {40, 17, 7}}, 2, {0, 2}},
+    {{INGOT_I32, 3, {40, 7, 5}}, 2, {0, 2}},    {{INGOT_F16, 3, {70, 40, 4}}, 2, {0, 2}},
+    {{INGOT_U8, 3, {20, 3, 12}}, 2, {0, 2}},    {{INGOT_F64, 3, {1100, 3, 2}}, 2, {0, 2}},
 };
 enum { REDUCED = sizeof reduced / sizeof *reduced };
 
@@ -177,6 +179,7 @@ static const struct reduced groups[] = {
     GROUPS(F32, 2, 100, 6, 4), GROUPS(F16, 1, 1500, 32, 4), GROUPS(F16, 2, 3000, 5, 2),  GROUPS(BF16, 1, 200, 3, 10),
     GROUPS(F32, -1, -4, 3, 8), GROUPS(F16, 1, 70, 2, 64),   GROUPS(F64, 2, 80, 3, 3),    GROUPS(F32, 1, 4099, 9, 6),
     GROUPS(F32, 0, 100, 6, 4), GROUPS(F16, 3, 700, 1, 8),   GROUPS(F16, 140, 65, 20, 4), GROUPS(F32, -1, 6000, 4, 3),
+    GROUPS(F32, 2, 40, 50, 6), GROUPS(F32, 1, 30, 3, 70),   GROUPS(F32, 1, 16, 130, 2),
 };
 enum { GROUP_CASES = sizeof groups / sizeof *groups };
 

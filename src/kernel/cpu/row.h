@@ -11,6 +11,7 @@ static inline bool ig_row_is_sum(const struct ig_row_step *step) {
 
 /* Schedules for prepared rows; see kernel/family/row.h. */
 void ig_row_lines(struct ig_row *r);
-void ig_row_columns(struct ig_row *r);
+/* Blocks of `most` rows side by side, each of them in pieces of `piece` elements (1: the innermost axis is kept). */
+void ig_row_columns(struct ig_row *r, int64_t most, int64_t piece);
 
 #endif

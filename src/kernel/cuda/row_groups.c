@@ -26,16 +26,15 @@ enum {
 
 struct groups {
     struct ig_row *r;
-    int64_t count, piece; /* groups side by side; elements of each of them in a pixel */
-    int width;            /* groups per block */
-    int vector;           /* elements per access: a part of a piece, or */
-    int together;         /* so many whole ones; 1: one, or a part */
-    int across, shares;   /* threads side by side in a pixel; pixels at once */
-    int blocks;           /* of a cluster, which divide the pixels */
-    ig_dim pixels;
-    int64_t part;      /* pixels per block if they are equally many and kept in registers, else -1 */
-    int rounds;        /* of those, pixels per thread */
-    ig_x first, block; /* the first group; which block of the cluster */
+    struct ig_row_groups of;
+    int width;          /* groups per block */
+    int vector;         /* elements per access: a part of a piece, or */
+    int together;       /* so many whole ones; 1: one, or a part */
+    int across, shares; /* threads side by side in a pixel; pixels at once */
+    int blocks;         /* of a cluster, which divide the pixels */
+    int64_t part;       /* pixels per block if they are equally many and kept in registers, else -1 */
+    int rounds;         /* of those, pixels per thread */
+    ig_x first, block;  /* the first group; which block of the cluster */
     ig_x vars[IG_NEST_DIMS];
     int *partial; /* by step: array of one partial result per group and part */
     int *sums;    /* by step: a thread's partial results */
@@ -51,7 +50,7 @@ static ig_x dim(const struct groups *g, ig_dim d) {
 
 /* Threads that share a group's piece. */
 static int64_t each_of(const struct groups *g) {
-    return g->together > 1 ? 1 : g->piece / g->vector;
+    return g->together > 1 ? 1 : g->of.piece / g->vector;
 }
 
 /* Parts of a group that threads of a block have. */
@@ -61,41 +60,14 @@ static int parts_of(const struct groups *g) {
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* The product of the dims of `space` from *inout_last down that are reduced, or not; IG_DIM_NONE: there are none. */
-static ig_dim take_dims(const struct ig_row *r, int *inout_last, bool reduced) {
-    struct ig_dims *dims = r->k->dims;
-    ig_dim one = ig_dim_const(dims, 1), product = one;
-    bool any = false;
-    for (; *inout_last >= 0; --*inout_last) {
-        ig_dim d = r->space.dim[*inout_last];
-        if (d == one) continue;
-        if (r->reduced[*inout_last] != reduced) break;
-        product = ig_dim_mul(dims, product, d);
-        any = true;
-    }
-    return any ? product : IG_DIM_NONE;
-}
-
-/* Is the space pixels by groups by pieces, with anything before them? */
 static bool find_groups(struct groups *g) {
-    struct ig_row *r = g->r;
-    struct ig_dims *dims = r->k->dims;
-    int last = r->space.rank - 1;
-    ig_dim piece = take_dims(r, &last, true), count = take_dims(r, &last, false);
-    g->pixels = take_dims(r, &last, true);
-    if (piece == IG_DIM_NONE || count == IG_DIM_NONE || g->pixels == IG_DIM_NONE) return false;
-    if (take_dims(r, &last, false) != IG_DIM_NONE && last >= 0) return false;
-    if (!ig_dim_is_const(dims, piece, &g->piece) || !ig_dim_is_const(dims, count, &g->count)) return false;
-    if (g->piece > LONGEST_PIECE || ig_sizes_guess(r->at, g->pixels) < LEAST_PIXELS) return false;
-    if (r->steps.count > MOST_STEPS) return false;
-    for (uint32_t i = 0; i < r->steps.count; i++) {
-        if (r->steps.at[i].is_place) return false;
-    }
-    return true;
+    const struct ig_row *r = g->r;
+    return ig_row_find_groups(r, &g->of) && g->of.piece <= LONGEST_PIECE &&
+           ig_sizes_guess(r->at, g->of.pixels) >= LEAST_PIXELS && r->steps.count <= MOST_STEPS;
 }
 
 static int64_t count_tiles(const struct groups *g, int64_t pictures, int width) {
-    return pictures * ((g->count + width - 1) / width);
+    return pictures * ((g->of.count + width - 1) / width);
 }
 
 /* Can clusters combine the results? */
@@ -107,14 +79,15 @@ static bool can_share(const struct ig_row *r, const struct ig_target *target) {
 }
 
 static void choose_width(struct groups *g, int64_t pictures) {
-    int most = g->piece < LINE ? (int)(LINE / g->piece) : 1, least = (int)((LEAST_LINE + g->piece - 1) / g->piece);
-    g->width = most < g->count ? most : (int)g->count;
+    int most = g->of.piece < LINE ? (int)(LINE / g->of.piece) : 1,
+        least = (int)((LEAST_LINE + g->of.piece - 1) / g->of.piece);
+    g->width = most < g->of.count ? most : (int)g->of.count;
     while (g->width / 2 >= least && count_tiles(g, pictures, g->width) * MOST_BLOCKS < IG_CUDA_PROCESSORS)
         g->width /= 2;
 }
 
 static void choose_blocks(struct groups *g, const struct ig_target *target, int64_t pictures) {
-    int64_t elements = ig_sizes_guess(g->r->at, g->pixels) * g->width * g->piece;
+    int64_t elements = ig_sizes_guess(g->r->at, g->of.pixels) * g->width * g->of.piece;
     int64_t tiles = count_tiles(g, pictures, g->width);
     g->blocks = 1;
     while (can_share(g->r, target) && g->blocks < MOST_BLOCKS && tiles * g->blocks < MANY_BLOCKS &&
@@ -124,9 +97,9 @@ static void choose_blocks(struct groups *g, const struct ig_target *target, int6
 
 /* Pixels that are few enough are read once. */
 static void choose_kept(struct groups *g) {
-    int64_t pixels, line = g->width * g->piece;
+    int64_t pixels, line = g->width * g->of.piece;
     g->part = -1;
-    if (!ig_dim_is_const(g->r->k->dims, g->pixels, &pixels) || pixels % g->blocks != 0) return;
+    if (!ig_dim_is_const(g->r->k->dims, g->of.pixels, &pixels) || pixels % g->blocks != 0) return;
     if (pixels / g->blocks * line > (int64_t)MOST_KEPT * THREADS) return;
     g->part = pixels / g->blocks;
     ig_row_keep_cuda(g->r, THREADS, (int)((g->part * line + THREADS - 1) / THREADS));
@@ -149,9 +122,9 @@ static void make_model(struct groups *g, ig_dim tiles) {
     struct ig_row *r = g->r;
     struct problem *p = IG_NEW(r->k->job, struct problem);
     *p = (struct problem){.threads = r->kernel->threads, .blocks = g->blocks, .passes = r->passes + 1};
-    p->pixel = (double)g->piece * g->width * (double)ingot_dtype_size(r->space.dtype);
+    p->pixel = (double)g->of.piece * g->width * (double)ingot_dtype_size(r->space.dtype);
     ig_dim one = ig_dim_const(r->k->dims, 1);
-    r->kernel->model = (struct ig_kernel_model){{tiles, g->pixels, one, one}, p, cost};
+    r->kernel->model = (struct ig_kernel_model){{tiles, g->of.pixels, one, one}, p, cost};
 }
 
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */
@@ -176,9 +149,9 @@ static void split_pixel(struct groups *g, ig_x at) {
 /* Skips what is done for group `lane` of the block if there is no such group. */
 static struct ig_stmt *choose_group(struct groups *g, struct ig_stmt *body, ig_x lane) {
     struct ig_loops *k = g->r->k;
-    ig_x group = ig_x_add(k, g->first, lane), exists = ig_x_less(k, group, num(g, g->count));
+    ig_x group = ig_x_add(k, g->first, lane), exists = ig_x_less(k, group, num(g, g->of.count));
     g->vars[g->r->kept - 1] = group;
-    return g->count % g->width == 0 ? body : ig_s_if(k, body, exists);
+    return g->of.count % g->width == 0 ? body : ig_s_if(k, body, exists);
 }
 
 static void emit_stores(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place) {
@@ -205,9 +178,9 @@ static void emit_steps(struct groups *g, struct ig_stmt *body, int pass, ig_x la
  * are kept. */
 static struct ig_stmt *pixel_loop(struct groups *g, struct ig_stmt *body, ig_x share, ig_x *out_at, ig_x *out_round) {
     struct ig_loops *k = g->r->k;
-    ig_x from = num(g, 0), to = dim(g, g->pixels);
+    ig_x from = num(g, 0), to = dim(g, g->of.pixels);
     if (g->blocks > 1) {
-        ig_x part = dim(g, ig_dim_ceil_div(k->dims, g->pixels, ig_dim_const(k->dims, g->blocks)));
+        ig_x part = dim(g, ig_dim_ceil_div(k->dims, g->of.pixels, ig_dim_const(k->dims, g->blocks)));
         from = ig_x_mul(k, g->block, part);
         to = ig_x_min(k, ig_x_add(k, from, part), to);
     }
@@ -254,8 +227,8 @@ static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
     split_pixel(g, at);
     ig_x element = ig_x_add(k, ig_x_mul(k, part, vector), j), u = num(g, 0);
     if (g->together > 1) {
-        u = ig_x_div(k, j, num(g, g->piece));
-        element = ig_x_mod(k, j, num(g, g->piece));
+        u = ig_x_div(k, j, num(g, g->of.piece));
+        element = ig_x_mod(k, j, num(g, g->of.piece));
     }
     ig_x group = ig_x_add(k, lane, u), kept = ig_x_add(k, ig_x_mul(k, thread, num(g, g->rounds)), round);
     ig_x place = ig_x_add(k, ig_x_mul(k, kept, vector), j);
@@ -328,7 +301,7 @@ static void emit_results(struct groups *g, struct ig_stmt *body) {
 static struct ig_stmt *tile_loop(struct groups *g) {
     struct ig_row *r = g->r;
     struct ig_dims *dims = r->k->dims;
-    ig_dim across = ig_dim_const(dims, (g->count + g->width - 1) / g->width), tiles = across;
+    ig_dim across = ig_dim_const(dims, (g->of.count + g->width - 1) / g->width), tiles = across;
     for (int d = 0; d < r->kept - 1; d++)
         tiles = ig_dim_mul(dims, tiles, r->nest.extent[d]);
     make_model(g, tiles);
@@ -347,24 +320,14 @@ static struct ig_stmt *tile_loop(struct groups *g) {
     return body;
 }
 
-/* Are the nest's dims those of the space, that is pictures, groups, pixels, and elements of a piece? */
-static bool fits_nest(const struct groups *g) {
-    const struct ig_nest *nest = &g->r->nest;
-    int kept = g->r->kept;
-    int64_t count, piece;
-    if (kept < 1 || nest->rank < kept + 2) return false;
-    return ig_dim_is_const(nest->k->dims, nest->extent[kept - 1], &count) && count == g->count &&
-           ig_dim_is_const(nest->k->dims, nest->extent[nest->rank - 1], &piece) && piece == g->piece &&
-           ig_dim_product(nest->k->dims, nest->extent + kept, nest->rank - 1 - kept) == g->pixels;
-}
-
 /* Short pieces are read several at once. */
 static void choose_vector(struct groups *g) {
     g->vector = ig_row_vector_cuda(g->r);
     g->together = 1;
     int64_t bytes = (int64_t)THREADS * 8 * g->r->steps.count; /* of partial results */
-    while (g->vector == g->together * g->piece && 2 * g->vector <= MOST_VECTOR && g->width % (2 * g->together) == 0 &&
-           g->count % (2 * g->together) == 0 && bytes * 2 * g->together <= MOST_BYTES) {
+    while (g->vector == g->together * g->of.piece && 2 * g->vector <= MOST_VECTOR &&
+           g->width % (2 * g->together) == 0 && g->of.count % (2 * g->together) == 0 &&
+           bytes * 2 * g->together <= MOST_BYTES) {
         g->together *= 2;
         g->vector *= 2;
     }
@@ -381,7 +344,7 @@ static void set_registers(struct groups *g, int buffer, int each) {
 static void divide(struct groups *g) {
     struct ig_row *r = g->r;
     choose_vector(g);
-    g->across = (int)(g->width * g->piece / g->vector);
+    g->across = (int)(g->width * g->of.piece / g->vector);
     g->shares = THREADS / g->across;
     g->rounds = g->part < 0 ? 1 : (int)((g->part + g->shares - 1) / g->shares);
     r->kernel->threads = (g->across * g->shares + 31) / 32 * 32;
@@ -401,12 +364,12 @@ static void divide(struct groups *g) {
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target) {
     struct groups g = {.r = r};
     if (!find_groups(&g)) return false;
-    int64_t pictures = ig_sizes_guess(r->at, ig_row_results(r)) / g.count;
+    int64_t pictures = ig_sizes_guess(r->at, ig_row_results(r)) / g.of.count;
     choose_width(&g, pictures);
     choose_blocks(&g, target, pictures);
     choose_kept(&g);
     r->columns = true; /* an array of results, one per group */
-    if (!ig_row_prepare(r, g.width) || !fits_nest(&g)) return false;
+    if (!ig_row_prepare(r, g.width) || !ig_row_fits_groups(r, &g.of)) return false;
     divide(&g);
     struct ig_stmt *body = tile_loop(&g);
     for (int pass = 0; pass <= r->passes; pass++)

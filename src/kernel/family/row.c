@@ -280,7 +280,7 @@ static ig_x cache_position(struct ig_row *r) {
     for (int i = 0; i < r->space.rank; i++) {
         if (r->reduced[i]) at = ig_x_add(k, ig_x_mul(k, at, ig_x_dim(k, r->space.dim[i])), r->index[i]);
     }
-    return r->columns ? ig_x_add(k, ig_x_mul(k, at, ig_x_index(k, IG_ROW_COLUMNS)), r->lane) : at;
+    return at;
 }
 
 /* Is `index` the current element (for a result: the current row)? */

@@ -5,8 +5,9 @@
  * are needed again are kept in scratch memory.
  *
  *     cpu/row_lines.c    the innermost axis is reduced: one row at a time, accumulators in registers
- *     cpu/row_columns.c  the innermost axis is kept: a block of neighbouring rows at a time, accumulators in arrays
- *     cuda/row.c, cuda/row_columns.c   the same for GPUs
+ *     cpu/row_columns.c  the innermost axis is kept: a block of neighbouring rows at a time, accumulators in arrays; also
+ *                        where neighbouring rows have some elements each side by side (groups of channels)
+ *     cuda/row.c, cuda/row_columns.c, cuda/row_groups.c   the same for GPUs
  *     row_staged.c       any region: one reduction after the other, results in scratch memory, one thread
  */
 #ifndef IG_KERNEL_ROW_H
@@ -18,7 +19,6 @@
 
 enum {
     IG_ROW_PASSES = 16,
-    IG_ROW_COLUMNS = 64,    /* row_columns: rows per block */
     IG_ROW_ELEMENTS = 8192, /* elements of simple work per tile */
 };
 
@@ -35,6 +35,13 @@ struct ig_row_step {
     int array;   /* row_columns: local buffer of results */
     int partial; /* long sums are sums of partial sums: accumulator or array of these */
     int term;    /* the accumulated expression: index in the nest */
+};
+
+/* A space of pixels by groups by pieces, with anything before them, where a row is a group over all pixels: the groups of
+ * channels of a channels-last picture. */
+struct ig_row_groups {
+    int64_t count, piece; /* groups side by side; elements of each of them in a pixel */
+    ig_dim pixels;
 };
 
 /* A store made during a pass. */
@@ -68,7 +75,7 @@ struct ig_row {
     struct ig_nest nest;
     int kept;                   /* dims of the nest before the reduced ones */
     ig_x index[INGOT_MAX_RANK]; /* in the space; free variables */
-    ig_x lane;                  /* row_columns: row within the block, a free variable */
+    ig_x lane;                  /* row_columns: lane within the block, a free variable */
     ig_x place;                 /* position in the row's caches, a free variable; IG_NO_X: derived from the index */
     IG_VEC(struct ig_row_store) stores;
     ig_dim scratch; /* bytes */
@@ -101,6 +108,10 @@ void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_regio
 /* Lowers everything over the nest and simplifies it; false if the region turns out not to be regular. `lanes`: columns
  * side by side, with an array of results per step; 0: results are accumulators. */
 bool ig_row_prepare(struct ig_row *r, int lanes);
+/* Is the space one of groups, none of whose reductions asks for places? */
+bool ig_row_find_groups(const struct ig_row *r, struct ig_row_groups *out_groups);
+/* Are the nest's dims those of the space, that is others, groups, pixels (one or more), and elements of a piece? */
+bool ig_row_fits_groups(const struct ig_row *r, const struct ig_row_groups *groups);
 /* Completes the kernel: work, scratch. */
 void ig_row_finish(struct ig_row *r);
 
