@@ -21,6 +21,7 @@ struct ig_part {
     /* Set by the schedule: */
     int split;     /* the dim that is divided into chunks for tiles */
     int64_t chunk; /* chunk size; 0: not divided */
+    bool joined;   /* CPU: one loop runs along the last two dims */
     ig_dim tiles;
 };
 

@@ -215,6 +215,64 @@ static void test_groups(void **state) {
     run_job(check_groups);
 }
 
+/* ---- Numbers for groups of channels -------------------------------------------------------------------------------------- */
+
+/* What is given for each group: of all pictures, or of each; with `lines`, for each line of a picture too. */
+struct scaled {
+    int64_t pictures, height, width, groups, piece;
+    enum ingot_dtype dtype;
+    bool own, lines, joined;
+};
+
+/* Normalises by given means and factors. */
+static void build_scaled(struct ig_graph *g, const void *argument) {
+    const struct scaled *s = argument;
+    const int64_t sizes[5] = {s->pictures, s->height, s->width, s->groups, s->piece};
+    const int64_t of_groups[5] = {s->own ? s->pictures : 1, s->lines ? s->height : 1, 1, s->groups, 1};
+    ig_value x = input(g, "x", s->dtype, 5, sizes), mean = input(g, "mean", s->dtype, 5, of_groups);
+    ig_value factor = ig_map1(g, IG_OP_exp, input(g, "factor", s->dtype, 5, of_groups));
+    ig_value of_channels = input(g, "scale", s->dtype, 2, sizes + 3);
+    ig_value y = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_sub, x, mean), factor);
+    ig_build_output(g, "y", ig_map1(g, IG_OP_tanh, ig_map2(g, IG_OP_mul, y, of_channels)));
+    ig_build_output(g, "z", ig_map2(g, IG_OP_add, y, of_channels));
+}
+
+static const struct scaled scaled[] = {
+    {1, 20, 30, 32, 4, INGOT_F32, .joined = true},
+    {3, 20, 30, 32, 4, INGOT_F32, .own = true, .joined = true},
+    {-1, 9, -2, 12, 3, INGOT_F32, .own = true, .joined = true},
+    {2, 50, 7, 10, 2, INGOT_F16, .joined = true},
+    {2, 5, 7, 30, 5, INGOT_F64, .own = true, .joined = true},
+    {0, 5, 7, 30, 5, INGOT_F32, .joined = true},
+    {1, 40, 6, 32, 4, INGOT_F32, .lines = true},
+    {1, 40, 6, 3, 4, INGOT_F32, .joined = false},
+    {1, 40, 6, 300, 4, INGOT_F32, .joined = false},
+    {1, 40, 6, 30, 9, INGOT_F32, .joined = false},
+};
+
+static void check_scaled_text(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++) {
+        const char *text = ig_c_kernel(job, only_kernel(job, build_scaled, &scaled[i]), "kernel", &cpu);
+        if ((strstr(text, "kept") != NULL) != scaled[i].joined) fail_msg("scaled %zu: %s", i, text);
+        /* Exponentials are taken before the loop over pixels. */
+        const char *exp = strstr(text, "= ig_exp_");
+        if (scaled[i].joined && exp && !strstr(exp, "for (int64_t")) fail_msg("scaled %zu: %s", i, text);
+    }
+}
+
+static void test_scaled(void **state) {
+    static const int64_t sizes[4] = {3, 40};
+    (void)state;
+    run_job(check_scaled_text);
+    for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++)
+        for (int poison = 0; poison < 2; poison++)
+            add_named_case(build_scaled, &scaled[i], poison ? GRAPH_POISON : 0, sizes, "scaled %zu%s", i,
+                           poison ? ", poisoned" : "")
+                ->tolerance = sum_tolerance(scaled[i].dtype);
+    check_all();
+}
+
 /* ---- Loops that run once -------------------------------------------------------------------------------------------------- */
 
 static void build_long_softmax(struct ig_graph *g, const void *argument) {
@@ -242,8 +300,8 @@ static void test_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_gated),
-                                       cmocka_unit_test(test_once), cmocka_unit_test(test_masked),
-                                       cmocka_unit_test(test_groups)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts),  cmocka_unit_test(test_gated),
+                                       cmocka_unit_test(test_once),   cmocka_unit_test(test_masked),
+                                       cmocka_unit_test(test_groups), cmocka_unit_test(test_scaled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

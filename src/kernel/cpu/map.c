@@ -3,6 +3,7 @@
  * concatenation. Tiles are runs of some 8192 elements. Where a tensor is read across its memory order (a transpose),
  * the two innermost dims of both sides are blocked, so that each cache line is fully used while it is cached.
  */
+#include "kernel/cpu/kept.h"
 #include "kernel/mapping.h"
 
 #include "kernel/schedules.h"
@@ -12,6 +13,8 @@ enum {
     LANES = 16,
     BLOCK_ACROSS = 16, /* a cache line of float32 on the side that is read across */
     BLOCK_ALONG = 64,
+    MOST_JOINED = 1024, /* elements of one loop along two dims */
+    LEAST_TURNS = 32,   /* of that loop in a tile, before which it fills arrays */
 };
 
 static ig_x num(struct ig_mapping *m, int64_t i) {
@@ -24,10 +27,10 @@ static ig_x dim(struct ig_mapping *m, ig_dim d) {
 
 /* ---- Choosing tiles ---------------------------------------------------------------------------------------------- */
 
-/* Cuts the nest so that the dims inside the cut have about TILE_ELEMENTS; the dims before it count tiles. */
-static void choose_tiles(struct ig_part *p) {
+/* Cuts the nest so that the dims inside the cut have about `target` elements; the dims before it count tiles. */
+static void choose_tiles(struct ig_part *p, int64_t target) {
     struct ig_dims *dims = p->nest.k->dims;
-    int64_t volume = 1, target = TILE_ELEMENTS * 8 / (8 + ig_part_cost(p));
+    int64_t volume = 1;
     p->tiles = ig_dim_const(dims, 1);
     p->split = p->nest.rank - 1;
     while (p->split > 0 && volume * ig_nest_guess(&p->nest, p->split) <= target)
@@ -51,6 +54,94 @@ static void choose_tiles(struct ig_part *p) {
     }
     p->tiles =
         ig_dim_mul(dims, p->tiles, ig_dim_ceil_div(dims, p->nest.extent[p->split], ig_dim_const(dims, p->chunk)));
+}
+
+/* ---- Groups of channels ------------------------------------------------------------------------------------------ */
+
+/* Elements of the last two dims, if one loop may run along both; else 0. */
+static int64_t joined_elements(const struct ig_part *p) {
+    int64_t groups, piece;
+    int last = p->nest.rank - 1;
+    if (last < 2 || !ig_part_is_short(p, last)) return 0;
+    if (!ig_dim_is_const(p->nest.k->dims, p->nest.extent[last], &piece)) return 0;
+    if (!ig_dim_is_const(p->nest.k->dims, p->nest.extent[last - 1], &groups)) return 0;
+    return groups * piece >= LANES && groups * piece <= MOST_JOINED ? groups * piece : 0;
+}
+
+enum stepping { EVENLY, UNEVENLY, UNKNOWN };
+
+/* How an index steps across the border of the last two dims. */
+static enum stepping stepping_of(const struct ig_nest *nest, const struct ig_affine *sum) {
+    ig_x inner = nest->var[nest->rank - 1], outer = nest->var[nest->rank - 2];
+    if (ig_affine_entangled(nest->k, sum, inner) || ig_affine_entangled(nest->k, sum, outer)) return UNKNOWN;
+    ig_dim within = ig_affine_factor(nest->k, sum, inner), across = ig_affine_factor(nest->k, sum, outer);
+    return across == ig_dim_mul(nest->k->dims, within, nest->extent[nest->rank - 1]) ? EVENLY : UNEVENLY;
+}
+
+/* Is x the same for all iterations of a tile's outer loops? */
+static bool is_still(const struct ig_part *p, ig_x x) {
+    for (int d = p->split; d < p->nest.rank - 2; d++) {
+        if (ig_x_contains(p->nest.k, x, p->nest.var[d])) return false;
+    }
+    return true;
+}
+
+struct reads {
+    const struct ig_part *p;
+    bool fits; /* what steps unevenly is read from memory, and the same for all iterations of a tile's outer loops */
+};
+
+static void check_read(void *user, const struct ig_affine *sum, int buffer) {
+    struct reads *reads = user;
+    enum stepping stepping = stepping_of(&reads->p->nest, sum);
+    if (stepping == EVENLY) return;
+    bool memory = buffer >= 0 && ig_dtype_is_float(reads->p->nest.k->buffers.at[buffer].dtype);
+    if (stepping == UNKNOWN || !memory || !is_still(reads->p, ig_affine_x(reads->p->nest.k, sum))) reads->fits = false;
+}
+
+static bool stores_evenly(const struct ig_part *p) {
+    for (int i = 0; i < p->count; i++) {
+        struct ig_affine sum;
+        ig_affine_of(p->nest.k, p->nest.x.at[p->position[i]], &sum);
+        if (stepping_of(&p->nest, &sum) != EVENLY) return false;
+    }
+    return true;
+}
+
+/* Where channels lie side by side, and something is given for groups of a few of them (their mean, their deviation), one loop
+ * runs along all channels, and reads it from arrays that have it for each. */
+static bool join_groups(struct ig_part *p, int64_t target) {
+    int64_t elements = joined_elements(p);
+    if (elements == 0 || !stores_evenly(p)) return false;
+    choose_tiles(p, target < LEAST_TURNS * elements ? LEAST_TURNS * elements : target);
+    struct reads reads = {.p = p, .fits = p->split < p->nest.rank - 2};
+    if (reads.fits) ig_nest_indices(&p->nest, check_read, &reads);
+    return reads.fits;
+}
+
+static void choose_loops(struct ig_part *p) {
+    int64_t target = TILE_ELEMENTS * 8 / (8 + ig_part_cost(p));
+    p->joined = join_groups(p, target);
+    if (!p->joined) choose_tiles(p, target);
+}
+
+static bool has_uneven_read(const struct ig_part *p, ig_x x) {
+    struct ig_loops *k = p->nest.k;
+    const struct ig_x_node n = k->x.at[x];
+    if (n.kind == IG_X_LOAD) {
+        struct ig_affine sum;
+        ig_affine_of(k, n.args[0], &sum);
+        return stepping_of(&p->nest, &sum) != EVENLY;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (n.args[i] != IG_NO_X && has_uneven_read(p, n.args[i])) return true;
+    }
+    return false;
+}
+
+static bool is_kept(const void *user, ig_x x) {
+    const struct ig_part *p = user;
+    return is_still(p, x) && has_uneven_read(p, x);
 }
 
 /* Tiles of a transpose: a block of rows of the dim read across, times the whole last dim. */
@@ -96,6 +187,42 @@ static void emit_innermost(struct ig_mapping *m, struct ig_part *p, struct ig_st
     }
 }
 
+/* The loop along the last two dims. */
+static struct ig_stmt *joined_loop(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, ig_x *vars,
+                                   ig_x *out_lane) {
+    int last = p->nest.rank - 1;
+    ig_x piece = dim(m, p->nest.extent[last]);
+    body = ig_s_for(m->k, body, IG_FOR_SIMD, num(m, 0), num(m, joined_elements(p)), num(m, 1), out_lane);
+    vars[last - 1] = ig_x_div(m->k, *out_lane, piece);
+    vars[last] = ig_x_mod(m->k, *out_lane, piece);
+    return body;
+}
+
+/* Keeps what the tile reads for groups, and lets the part read it there. */
+static void emit_kept(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, ig_x *vars, struct ig_kept *kept) {
+    struct ig_nest *nest = &p->nest;
+    ig_x lane;
+    *kept = (struct ig_kept){.k = m->k, .lanes = joined_elements(p), .wanted = is_kept, .user = p};
+    for (int i = 0; i < p->count; i++)
+        ig_kept_add(kept, nest->x.at[p->value[i]]);
+    for (int d = p->split; d < nest->rank; d++)
+        vars[d] = num(m, 0);
+    body = joined_loop(m, p, body, vars, &lane);
+    for (uint32_t i = 0; i < kept->values.count; i++) {
+        ig_x value = ig_x_substitute(m->k, kept->values.at[i].value, nest->var, vars, nest->rank);
+        ig_s_store(m->k, body, kept->values.at[i].array, lane, value);
+    }
+}
+
+static void emit_joined(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, ig_x *vars,
+                        const struct ig_kept *kept) {
+    ig_x lane;
+    body = joined_loop(m, p, body, vars, &lane);
+    for (int i = 0; i < p->count; i++)
+        p->nest.x.at[p->value[i]] = ig_kept_read(kept, p->nest.x.at[p->value[i]], lane);
+    ig_part_store(m, p, body, vars);
+}
+
 static void emit_plain(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, ig_x tile) {
     struct ig_nest *nest = &p->nest;
     ig_x vars[IG_NEST_DIMS], chunk = num(m, 0);
@@ -111,8 +238,11 @@ static void emit_plain(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *
         tile = ig_x_div(m->k, tile, dim(m, chunks));
     }
     split_tile(m, p, tile, p->split, -1, vars);
-    for (int d = p->split < 0 ? 0 : p->split; d < nest->rank - (unrolled > 0); d++) {
-        bool innermost = d == nest->rank - 1 - (unrolled > 0);
+    struct ig_kept kept;
+    if (p->joined) emit_kept(m, p, body, vars, &kept);
+    int loops = nest->rank - (p->joined ? 2 : unrolled > 0);
+    for (int d = p->split < 0 ? 0 : p->split; d < loops; d++) {
+        bool innermost = d == loops - 1 && !p->joined;
         enum ig_for_kind kind = innermost ? IG_FOR_SIMD : IG_FOR_SERIAL;
         if (d == p->split && p->chunk) {
             body = chunk_loop(m, p, body, kind, chunk, d, &vars[d]);
@@ -120,7 +250,11 @@ static void emit_plain(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *
             body = ig_s_for(m->k, body, kind, num(m, 0), dim(m, nest->extent[d]), num(m, 1), &vars[d]);
         }
     }
-    emit_innermost(m, p, body, unrolled, vars);
+    if (p->joined) {
+        emit_joined(m, p, body, vars, &kept);
+    } else {
+        emit_innermost(m, p, body, unrolled, vars);
+    }
 }
 
 static void emit_transposed(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, ig_x tile) {
@@ -169,7 +303,7 @@ struct ig_kernel *ig_kernel_map(struct ig_graph *graph, const struct ig_region *
         if (m.parts.at[i]->transposed >= 0) {
             choose_blocks(m.parts.at[i]);
         } else {
-            choose_tiles(m.parts.at[i]);
+            choose_loops(m.parts.at[i]);
         }
     }
     ig_mapping_emit(&m, emit_part, &m);

@@ -4,6 +4,7 @@
  * by side, which are lanes of their own until a pass is over (groups of channels). Accumulators are small arrays. See
  * row.h.
  */
+#include "kernel/cpu/kept.h"
 #include "kernel/cpu/row.h"
 
 enum { PARTIAL = 256 }; /* elements per partial sum */
@@ -16,12 +17,6 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-/* What a pass computes for each row, kept in an array. */
-struct kept {
-    ig_x value; /* of the nest */
-    int array;
-};
-
 /* The block being emitted. */
 struct block {
     struct ig_row *r;
@@ -29,7 +24,7 @@ struct block {
     int64_t piece;     /* lanes of a row */
     ig_x first, width; /* rows first … first + width - 1 along the last kept dim */
     ig_x vars[IG_NEST_DIMS];
-    IG_VEC(struct kept) kept;
+    struct ig_kept kept; /* what is the same for all elements of a row */
 };
 
 /* The dims of the nest that are loops: the last one is within a piece. */
@@ -90,57 +85,43 @@ static bool is_of_row(const struct block *b, ig_x x) {
 }
 
 /* Is there anything to compute, or a load that is not one of neighbours? */
-static bool is_worth_keeping(const struct block *b, const struct ig_x_node *n) {
-    if (!ig_dtype_is_float(n->dtype)) return false;
-    if (n->kind == IG_X_LOAD) return b->piece > 1 && b->r->k->buffers.at[n->i].kind == IG_BUFFER_PARAM;
-    return n->kind == IG_X_MAP || n->kind == IG_X_SELECT || n->kind == IG_X_CALL;
+static bool is_kept(const void *user, ig_x x) {
+    const struct block *b = user;
+    const struct ig_x_node *n = &b->r->k->x.at[x];
+    bool spread = n->kind == IG_X_LOAD && b->piece > 1 && b->r->k->buffers.at[n->i].kind == IG_BUFFER_PARAM;
+    return (spread || n->kind == IG_X_MAP || n->kind == IG_X_SELECT || n->kind == IG_X_CALL) && is_of_row(b, x);
 }
 
-/* Keeps the largest parts of a value that are the same for all elements of a row. */
-static void keep(struct block *b, ig_x x) {
-    struct ig_loops *k = b->r->k;
-    const struct ig_x_node n = k->x.at[x];
-    if (is_worth_keeping(b, &n) && is_of_row(b, x)) {
-        for (uint32_t i = 0; i < b->kept.count; i++) {
-            if (b->kept.at[i].value == x) return;
-        }
-        const char *name = ig_format(k->job, "kept%u", b->kept.count);
-        struct kept kept = {x, ig_loops_local(k, n.dtype, b->most * b->piece, name)};
-        IG_PUSH(k->job, &b->kept, kept);
-        return;
-    }
-    for (int i = 0; i < 3 && n.kind != IG_X_LOAD; i++) {
-        if (n.args[i] != IG_NO_X) keep(b, n.args[i]);
-    }
-}
-
-/* Before a pass: computes what it needs of that kind, and lets it read the arrays. */
-static void emit_kept(struct block *b, struct ig_stmt *body, int pass) {
+/* Calls visit for every value that a pass computes. */
+static void each_value(struct block *b, int pass, void (*visit)(struct block *b, ig_x *x)) {
     struct ig_row *r = b->r;
-    uint32_t before = b->kept.count;
     for (uint32_t i = 0; i < r->stores.count; i++) {
-        if (r->stores.at[i].pass == pass) keep(b, r->nest.x.at[r->stores.at[i].value]);
+        if (r->stores.at[i].pass == pass) visit(b, &r->nest.x.at[r->stores.at[i].value]);
     }
     for (uint32_t i = 0; i < r->steps.count; i++) {
-        if (r->steps.at[i].pass == pass) keep(b, r->nest.x.at[r->steps.at[i].term]);
+        if (r->steps.at[i].pass == pass) visit(b, &r->nest.x.at[r->steps.at[i].term]);
     }
-    if (b->kept.count == 0) return;
-    ig_x lane, *from = IG_NEW_ARRAY(r->k->job, ig_x, b->kept.count), *to = IG_NEW_ARRAY(r->k->job, ig_x, b->kept.count);
-    if (b->kept.count > before) body = lanes(b, body, &lane);
-    for (uint32_t i = 0; i < b->kept.count; i++) {
-        const struct kept *kept = &b->kept.at[i];
-        if (i >= before) ig_s_store(r->k, body, kept->array, lane, bind_x(b, kept->value, lane));
-        from[i] = kept->value;
-        to[i] = ig_x_load(r->k, kept->array, r->lane);
+}
+
+static void add_kept(struct block *b, ig_x *x) {
+    ig_kept_add(&b->kept, *x);
+}
+
+static void read_kept(struct block *b, ig_x *x) {
+    *x = ig_kept_read(&b->kept, *x, b->r->lane);
+}
+
+/* Before a pass: computes what it needs of that kind. */
+static void emit_kept(struct block *b, struct ig_stmt *body, int pass) {
+    uint32_t before = b->kept.values.count;
+    ig_x lane;
+    each_value(b, pass, add_kept);
+    if (b->kept.values.count > before) body = lanes(b, body, &lane);
+    for (uint32_t i = before; i < b->kept.values.count; i++) {
+        const struct ig_kept_value *kept = &b->kept.values.at[i];
+        ig_s_store(b->r->k, body, kept->array, lane, bind_x(b, kept->value, lane));
     }
-    for (uint32_t i = 0; i < r->stores.count; i++) {
-        ig_x *x = &r->nest.x.at[r->stores.at[i].value];
-        if (r->stores.at[i].pass == pass) *x = ig_x_substitute(r->k, *x, from, to, (int)b->kept.count);
-    }
-    for (uint32_t i = 0; i < r->steps.count; i++) {
-        ig_x *x = &r->nest.x.at[r->steps.at[i].term];
-        if (r->steps.at[i].pass == pass) *x = ig_x_substitute(r->k, *x, from, to, (int)b->kept.count);
-    }
+    each_value(b, pass, read_kept);
 }
 
 /* ---- A pass ------------------------------------------------------------------------------------------------------ */
@@ -265,6 +246,7 @@ void ig_row_columns(struct ig_row *r, int64_t most, int64_t piece) {
     struct ig_dims *dims = r->k->dims;
     struct ig_nest *nest = &r->nest;
     struct block b = {.r = r, .most = most, .piece = piece};
+    b.kept = (struct ig_kept){.k = r->k, .lanes = most * piece, .wanted = is_kept, .user = &b};
     add_partials(&b);
     int along = r->kept - 1;
     ig_dim width = along >= 0 ? nest->extent[along] : ig_dim_const(dims, 1), size = ig_dim_const(dims, most);
