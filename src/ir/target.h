@@ -57,6 +57,9 @@ static inline int ig_target_nr(const struct ig_target *target) {
     return 2 * target->vector_bytes / 4;
 }
 
+/* The most channels that a group of one input has, if weights are packed for vectors to run along the channels (CPUs). */
+enum { IG_TARGET_MOST_OUTPUTS = 64 };
+
 /* The steps of the depth that packed weights have together (ops.def), for operands of these types: as many as
  * instructions sum at once; 1: none. */
 static inline int ig_target_together(const struct ig_target *target, enum ingot_dtype a, enum ingot_dtype b) {

@@ -52,9 +52,10 @@ enum ig_micro_kind {
     /*
      * void NAME(long columns, const H *x, long x_row, const H *w, T *c, long kh, long first, long end, long channels)
      *
-     * The same of groups of `group` channels, which vectors consist of, with described kw:
-     * c[i][ch] = sum over r < kh, t < kw, g < group of x[r*x_row + s*x_tap + ch - ch%group + g] * w[r*w_row + t*w_tap +
-     * g*w_tap/group + ch], where s = i*x_column + t*dilation is the column of x, of those with first <= s < end.
+     * The same of groups of `group` channels, which vectors consist of, with described kw. Each reads `inputs` channels: as
+     * many, or one (T alone, no halves; `group` may then be several vectors, too):
+     * c[i][ch] = sum over r < kh, t < kw, g < inputs of x[r*x_row + s*x_tap + ch/group*inputs + g] * w[r*w_row + t*w_tap +
+     * g*w_tap/inputs + ch], where s = i*x_column + t*dilation is the column of x, of those with first <= s < end.
      * Only `before` columns of x from 0 on and the last `after` can be others. channels is a multiple of group, and a
      * vector's or more.
      */
@@ -130,6 +131,7 @@ struct ig_micro {
     int64_t rate;                /* GEMM: see above; 0: there is no `next` */
     int64_t segments, jump;      /* GEMM: see above; segments 0 or 1: a is contiguous */
     int64_t group, group_stride; /* GEMM with constant lda; group 0: none. GROUPED: see above */
+    int64_t inputs;                        /* GROUPED: see above */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, GROUPED, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
     int64_t kh, x_row, dilation;           /* DEPTHWISE_DOTS; x_column is in columns there, and of GROUPED */

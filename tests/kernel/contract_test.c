@@ -160,6 +160,11 @@ static const struct conv convs[] = {
          .kernel = {k, k}, .stride = {s, s}, .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .groups = groups_, \
          .last = true
 
+/* Groups of one input and `each` outputs. */
+#define SPREAD(n, h, w, groups_, each, k, s, d, p)                                                               \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = (groups_), .out = (groups_) * (each), .kernel = {k, k}, \
+         .stride = {s, s}, .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .groups = groups_, .last = true
+
 static const struct conv depthwise[] = {
     {DEEP(1, 14, 14, 96, 3, 1, 1, 1), .bias = true, .relu = true},
     {DEEP(2, 15, 13, 24, 5, 2, 1, 2), .bias = true},
@@ -199,6 +204,17 @@ static const struct conv depthwise[] = {
     {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 48, .out = 48, .kernel = {4}, .stride = {3}, .dilation = {1},
      .before = {0}, .after = {3}, .groups = 24, .last = true, .bias = true},
     {F64, .spatial = 2, .batch = 1, .size = {7, 9}, .in = 12, .out = 12, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 12, .last = true},
+    /* Channels of which each gives a few. */
+    {SPREAD(1, 14, 15, 48, 2, 7, 2, 1, 3), .bias = true, .residual = true},
+    {SPREAD(2, 9, 13, 11, 4, 3, 1, 1, 1), .bias = true, .relu = true}, /* a vector that overlaps the one before */
+    {SPREAD(1, 9, 9, 25, 8, 3, 1, 2, 3), .bias = true},
+    {SPREAD(1, 6, 20, 15, 16, 5, 1, 1, 2), .bias = true},  /* with AVX2 two vectors of a group, 240 channels */
+    {SPREAD(-1, -2, -3, 5, 24, 3, 2, 1, 1), .bias = true}, /* three, or products */
+    {SPREAD(1, 3, 3, 70, 2, 3, 3, 2, 6), .bias = true},    /* windows wholly in the padding */
+    {F32, .spatial = 1, .batch = 2, .size = {40}, .in = 12, .out = 48, .kernel = {5}, .stride = {1}, .dilation = {2},
+     .before = {8}, .after = {0}, .groups = 12, .last = true, .bias = true},
+    {F64, .spatial = 2, .batch = 1, .size = {7, 9}, .in = 12, .out = 24, .kernel = {3, 3}, .stride = {1, 1},
      .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 12, .last = true},
 };
 

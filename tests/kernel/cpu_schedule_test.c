@@ -35,6 +35,7 @@ struct part {
     int64_t images, height, width, channels, first, of, left, kernel, stride, dilation;
     bool turned, flat, second;
     const char *tactic;
+    int64_t outputs; /* of each channel; 0: one */
 };
 
 static ig_value build_part(struct ig_graph *g, const struct part *p) {
@@ -54,7 +55,8 @@ static ig_value build_part(struct ig_graph *g, const struct part *p) {
 
 static void build_deep(struct ig_graph *g, const void *argument) {
     const struct part *p = argument;
-    const int64_t weights[4] = {p->channels, 1, p->kernel, p->kernel}, taps[2] = {p->kernel, p->kernel};
+    const int64_t outputs = p->channels * (p->outputs ? p->outputs : 1);
+    const int64_t weights[4] = {outputs, 1, p->kernel, p->kernel}, taps[2] = {p->kernel, p->kernel};
     const int64_t strides[2] = {p->stride, p->stride}, dilations[2] = {p->dilation, p->dilation};
     ig_dim border = number(g, p->kernel / 2 * p->dilation), borders[2] = {border, border};
     struct ig_graph *const none[2] = {NULL, NULL};
@@ -66,7 +68,7 @@ static void build_deep(struct ig_graph *g, const void *argument) {
                               ig_attr_of_dtype(INGOT_F32),
                               ig_attr_of_int(1),
                               ig_attr_of_int(0),
-                              ig_attr_of_int(p->channels),
+                              ig_attr_of_int(outputs),
                               ig_attr_of_ints(taps, 2),
                               ig_attr_of_int(IG_MATH_EXACT),
                               ig_attr_of_int(0)};
@@ -82,6 +84,9 @@ static const struct part parts[] = {
     {IMAGE(-1, 6, 5, 9, 30, 40, 1, 3, 1, 1), .second = true, .tactic = "depthwise"},
     {IMAGE(2, 6, 9, 200, 56, 256, 0, 7, 1, 1), .flat = true, .tactic = "depthwise"},
     {IMAGE(0, 4, 4, 8, 8, 16, 0, 3, 1, 1), .tactic = "depthwise"},
+    {IMAGE(1, 9, 10, 24, 24, 72, 1, 3, 1, 1), .tactic = "groups side by side", .outputs = 2},
+    {IMAGE(1, 8, 9, 15, 0, 16, 0, 7, 2, 1), .turned = true, .tactic = "groups side by side", .outputs = 16},
+    {IMAGE(1, 8, 9, 15, 0, 16, 0, 3, 1, 1), .tactic = "gemm", .outputs = 3},
 };
 
 static void check_part_tactics(struct ig_job *job, void *argument) {

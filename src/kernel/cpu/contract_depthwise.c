@@ -6,8 +6,8 @@
  * columns whose windows lie inside are done several at a time by the micro-kernel with all kernel columns; the few at
  * the borders one by one, with the kernel columns that are inside.
  *
- * Groups of a few channels are convolved likewise, several of them in a vector (codegen/c/gemm_grouped.c). Then all
- * columns are done several at a time, and the micro-kernel leaves out those of the input that are outside.
+ * Groups of a few channels are convolved likewise, several of them in a vector (codegen/c/gemm_grouped.c); so are channels
+ * of which each gives a few. Then all columns are done several at a time, and the micro-kernel leaves out those of the input that are outside.
  */
 #include "kernel/cpu/contract.h"
 #include "kernel/family/taps.h"
@@ -19,10 +19,11 @@ struct depthwise {
     struct ig_loops *k;
     struct ig_axis y, x;
     struct ig_contract_image in;
-    ig_dim line;                  /* between lines of the input */
-    int64_t column;               /* between its columns */
-    int64_t channels, chunk, per; /* per: channels of a group */
-    int64_t columns;              /* of the output, at a time */
+    ig_dim line;             /* between lines of the input */
+    int64_t column;          /* between its columns */
+    int64_t channels, chunk; /* of the output */
+    int64_t per, inputs;     /* channels of a group, and those of the input that it reads */
+    int64_t columns;         /* of the output, at a time */
     int sums;
     ig_x image, row, first_channel, width; /* of the tile; width: its channels */
 };
@@ -60,10 +61,12 @@ static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column,
     ig_x i, ch;
     ig_x from = ig_x_add(k, s->in.base, ig_x_mul(k, s->image, dim(s, s->in.image)));
     from = ig_x_add(k, from, ig_x_mul(k, y->from, dim(s, s->line)));
-    from = ig_x_add(k, ig_x_add(k, from, ig_x_mul(k, x->from, num(s, s->column))), s->first_channel);
+    from = ig_x_add(k, from, ig_x_mul(k, x->from, num(s, s->column)));
+    ig_x first_group = ig_x_div(k, s->first_channel, num(s, s->per));
+    from = ig_x_add(k, from, ig_x_mul(k, first_group, num(s, s->inputs)));
     ig_x tap = ig_x_mul(k, y->first, num(s, s->x.taps));
     if (s->per == 1) tap = ig_x_add(k, tap, x->first);
-    ig_x weight = ig_x_add(k, ig_x_mul(k, tap, num(s, s->per * s->channels)), s->first_channel);
+    ig_x weight = ig_x_add(k, ig_x_mul(k, tap, num(s, s->inputs * s->channels)), s->first_channel);
     ig_x x_row = ig_x_mul(k, dim(s, s->line), num(s, s->y.dilation));
     struct ig_call_arg args[9] = {{-1, count},          {s->in.buffer, from},
                                   {-1, x_row},          {c->lower.buffer_of[c->node.in[1]], weight},
@@ -145,12 +148,13 @@ static void emit_row(struct depthwise *s, struct ig_stmt *body) {
 static int64_t choose_chunk(const struct depthwise *s, int lanes) {
     int64_t channels = s->channels, lines = ig_contract_const(s->c, s->y.in, 1024);
     int64_t line = ig_contract_const(s->c, s->x.in, 1024) * channels * (int64_t)ingot_dtype_size(s->c->dtype);
+    int64_t step = s->per > lanes ? s->per : lanes; /* whole groups and vectors */
     if (channels <= 128 || (s->per == 1 && channels <= 256 && lines * line > 1 << 20)) return channels;
-    for (int64_t chunk = 128; chunk >= 48; chunk -= lanes) {
+    for (int64_t chunk = 128 / step * step; chunk >= 48; chunk -= step) {
         if (channels % chunk == 0) return chunk;
     }
     if (s->per == 1) return 64;
-    for (int64_t chunk = 64; chunk < channels; chunk += lanes) {
+    for (int64_t chunk = (64 + step - 1) / step * step; chunk < channels; chunk += step) {
         if (channels % chunk >= lanes) return chunk;
     }
     return channels;
@@ -180,10 +184,11 @@ static void make_micro(struct depthwise *s) {
                              .x_tap = grouped ? s->column : s->x.dilation * s->column,
                              .x_column = grouped ? s->x.stride : s->x.stride * s->column,
                              .dilation = s->x.dilation,
-                             .w_row = s->x.taps * s->per * s->channels,
-                             .w_tap = s->per * s->channels,
+                             .w_row = s->x.taps * s->inputs * s->channels,
+                             .w_tap = s->inputs * s->channels,
                              .kw = s->x.taps,
-                             .group = s->per};
+                             .group = s->per,
+                             .inputs = s->inputs};
     struct ig_dims *dims = s->k->dims;
     ig_dim first = constant(s, 0), end = s->x.out;
     if (grouped)
@@ -213,14 +218,19 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
     if (!ig_contract_can_convert(c, x->dtype) || w->dtype != x->dtype) return false;
     if (!c->lower.is_input[c->node.in[1]] || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
-    struct depthwise s = {.c = c, .k = c->k, .per = 1};
+    struct depthwise s = {.c = c, .k = c->k, .per = 1, .inputs = 1};
     struct ig_dims *dims = s.k->dims;
     int lanes = ig_micro_lanes(c->target, c->dtype);
     s.y = axis_of(&s, c->spatial == 2 ? 0 : -1);
     s.x = axis_of(&s, c->spatial - 1);
-    if (w->rank > c->spatial + 1) s.per = ig_contract_const(c, c->columns, 0);
+    if (w->rank > c->spatial + 1) {
+        s.per = ig_contract_const(c, c->columns, 0);
+        s.inputs = ig_contract_const(c, c->depth_dim[c->spatial], 0);
+        if (s.inputs != s.per && (s.inputs != 1 || x->dtype != c->dtype)) return false;
+    }
     s.channels = s.per * c->groups;
-    if (s.per > 1 && (lanes % s.per != 0 || s.channels < lanes || s.x.taps > MOST_TAPS)) return false;
+    bool fits = lanes % s.per == 0 || (s.inputs == 1 && s.per % lanes == 0 && s.per <= IG_TARGET_MOST_OUTPUTS);
+    if (s.per > 1 && (!fits || s.channels < lanes || s.x.taps > MOST_TAPS)) return false;
     s.in = ig_contract_view_image(c);
     if (s.in.buffer < 0) return false;
     s.line = c->spatial == 2 ? s.in.stride[0] : constant(&s, 0);

@@ -165,10 +165,11 @@ static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *di
 }
 
 /* Do convolutions in groups fill vectors with the channels of several groups on CPUs (cpu/contract_depthwise.c)? */
-static bool spans_groups(const struct ig_target *target, const int64_t *dims, int rank, int64_t groups) {
-    int64_t lanes = ig_target_nr(target) / 2, per = dims[1];
-    bool square = dims[0] == groups * per;
-    return !ig_target_is_cuda(target) && groups > 1 && square && lanes % per == 0 && dims[0] >= lanes && rank <= 4;
+static bool spans_groups(const struct ig_target *target, const struct ig_type *w, const int64_t *dims, int64_t groups) {
+    int64_t lanes = ig_target_nr(target) / 2, per = dims[0] / groups;
+    bool one = dims[1] == 1 && w->dtype == INGOT_F32 && per <= IG_TARGET_MOST_OUTPUTS;
+    bool suits = lanes % per == 0 ? one || dims[1] == per : one && per % lanes == 0;
+    return !ig_target_is_cuda(target) && groups > 1 && suits && dims[0] >= lanes && w->rank <= 4;
 }
 
 /* [M,C/groups,kernel...] to [kernel...,C/groups,M] */
@@ -245,7 +246,7 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         ig_value w = pack_depthwise(g, in[1], dims, rank);
         return rebuild(g, n, in, bytes ? lines_together(g, w) : w, 1, dims[0]);
     }
-    if (together == 1 && spans_groups(rw->options->target, dims, rank, groups))
+    if (together == 1 && spans_groups(rw->options->target, ig_type_of(g, in[1]), dims, groups))
         return rebuild(g, n, in, pack_groups(g, in[1], rank), 1, dims[0]);
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
