@@ -36,7 +36,7 @@ const struct ig_pass ig_passes[] = {
     {"attend", "compute attention in one kernel", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
-    {"split-rows", "reduce few long rows in parts, on CPUs", 2, false, ig_pass_split_rows},
+    {"split-rows", "reduce few long rows in parts", 2, false, ig_pass_split_rows},
     {"winograd", "compute 3x3 convolutions with fewer multiplications, on CPUs", 2, false, ig_pass_winograd},
     {"pack", "store weights as micro-kernels read them, pictures for GPUs in whole loads", 1, false, ig_pass_pack},
     {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},

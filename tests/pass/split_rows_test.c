@@ -1,4 +1,4 @@
-/* Few long rows are reduced in parts on CPUs (pass/simplify/split_rows.c), and no others. */
+/* Few long rows are reduced in parts (pass/simplify/split_rows.c), and no others. */
 #include "support/check/rewrite_check.h"
 #include "support/support.h"
 
@@ -65,7 +65,15 @@ static const struct rewrite rows[] = {
      PICTURE_BEFORE
      "reduce_max f32[batch,600,6,1]; reduce_max f32[batch,1,6,1]; sub f32[batch,600,6,20]; mul f32[batch,600,6,20]; "
      "reduce_mean f32[batch,600,6,1]; reduce_mean f32[batch,1,6,1]", 2e-6, 0},
-    /* GPUs divide rows among blocks */
+    /* GPUs divide rows among blocks, unless most of them would be idle */
+    {"split-rows",
+     "  %3 = reshape(%0) {dims=[batch,1,120]}: f32[batch,1,120]\n"
+     DATA(4, "w", "[2400,120]")
+     "  %5 = add(%3, %4): f32[batch,2400,120]\n"
+     "  %6 = reduce_sum(%5) {axes=[1,2]}: f32[batch,1,1]\n"
+     OUT(6),
+     "reshape f32[batch,1,120]; add f32[batch,2400,120]; reduce_sum f32[batch,2400,1]; reduce_sum f32[batch,1,1]",
+     0, ON_GPU},
     {"split-rows",
      PICTURE
      STATISTICS

@@ -17,8 +17,9 @@ enum {
     SPARING_THREADS = 65536, /* the same, if blocks resolve indices together */
     STAGE = 1024,            /* tuples that a block resolves at a time */
     SHARE = STAGE / THREADS, /* of these, those that a thread lists */
-    AT_ONCE = 16,            /* of these, tuples that a thread looks at at once */
-    FEW = 4 * AT_ONCE,       /* tuples that are not worth a list */
+    GROUP = 16,              /* threads whose tuples are counted together */
+    AT_ONCE = 32,            /* of these, tuples that a thread looks at at once */
+    FEW = 64,                /* tuples that are not worth a list */
     MOST_STAGED = 24 << 10,  /* bytes of a block's range in shared memory */
     MOST_RANGES = 16,        /* into which an axis is divided for that, since every block looks at all tuples */
 };
@@ -312,11 +313,22 @@ static ig_x is_place(struct scatterer *c, ig_x at) {
     return ig_x_less(k, num(c, -1), ig_x_cast(k, ig_x_load(k, c->places, at), INGOT_I64, false));
 }
 
+/* Adds a part of a buffer to `to`; returns the accumulator. */
+static int add_up(struct scatterer *c, struct ig_stmt *body, int buffer, ig_x lo, ig_x hi, ig_x to) {
+    struct ig_loops *k = c->s->k;
+    ig_x i;
+    int sum = ig_s_acc(k, body, INGOT_I64, to);
+    body = loop(c, body, IG_FOR_SERIAL, lo, hi, &i);
+    ig_s_update(k, body, sum, IG_OP_add, ig_x_cast(k, ig_x_load(k, buffer, i), INGOT_I64, false));
+    return sum;
+}
+
 /* Each thread lists those of its share that are in the block's range, behind those of the threads before it. */
 static void emit_list(struct scatterer *c, struct ig_stmt *body) {
     struct ig_loops *k = c->s->k;
-    ig_x thread, before, i;
+    ig_x thread, group, i;
     int found = ig_loops_local(k, INGOT_I32, THREADS, "found");
+    int found_by_group = ig_loops_local(k, INGOT_I32, THREADS / GROUP, "found_by_group");
     struct ig_stmt *counting = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &thread);
     ig_x own = num(c, 0);
     for (int n = 0; n < SHARE; n++) {
@@ -324,11 +336,16 @@ static void emit_list(struct scatterer *c, struct ig_stmt *body) {
         own = ig_x_add(k, own, ig_x_select(k, is_place(c, at), num(c, 1), num(c, 0)));
     }
     ig_s_store(k, counting, found, thread, ig_x_cast(k, own, INGOT_I32, false));
+    struct ig_stmt *grouping = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS / GROUP), &group);
+    ig_x first = ig_x_mul(k, group, num(c, GROUP));
+    int sum = add_up(c, grouping, found, first, ig_x_add(k, first, num(c, GROUP)), num(c, 0));
+    ig_s_store(k, grouping, found_by_group, group, ig_x_cast(k, ig_x_acc(k, sum, INGOT_I64), INGOT_I32, false));
     struct ig_stmt *listing = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &thread);
-    int end = ig_s_acc(k, listing, INGOT_I64, num(c, 0));
-    struct ig_stmt *each = loop(c, listing, IG_FOR_SERIAL, num(c, 0), thread, &before);
-    ig_s_update(k, each, end, IG_OP_add, ig_x_cast(k, ig_x_load(k, found, before), INGOT_I64, false));
-    each = loop(c, listing, IG_FOR_UNROLL, num(c, 0), num(c, SHARE), &i);
+    group = ig_x_div(k, thread, num(c, GROUP));
+    int groups = add_up(c, listing, found_by_group, num(c, 0), group, num(c, 0));
+    first = ig_x_mul(k, group, num(c, GROUP));
+    int end = add_up(c, listing, found, first, thread, ig_x_acc(k, groups, INGOT_I64));
+    struct ig_stmt *each = loop(c, listing, IG_FOR_UNROLL, num(c, 0), num(c, SHARE), &i);
     ig_x at = ig_x_add(k, ig_x_mul(k, thread, num(c, SHARE)), i), to = ig_x_acc(k, end, INGOT_I64);
     each = ig_s_if(k, each, is_place(c, at));
     ig_s_store(k, each, c->listed, to, ig_x_cast(k, at, INGOT_I32, false));

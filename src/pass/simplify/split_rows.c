@@ -1,8 +1,8 @@
 /*
- * split-rows: lets several threads reduce a few long rows, on CPUs.
+ * split-rows: lets several threads, or all of a GPU, reduce a few long rows.
  *
  * Requires:   layout (channels-last form), precision (final types).
- * Guarantees: on CPUs, a reduction of f32 over several axes whose rows are too few or lie too close together for threads to
+ * Guarantees: a reduction of f32 over several axes whose rows are too few, or on CPUs lie too close together, for threads to
  *             divide them becomes one over all of these axes but the first, and one over that. A variance, the mean of
  *             squared distances from the mean, becomes that of each part from the part's own mean, and that of these means;
  *             so one kernel computes both while a part is in the caches. Sums are added in another order.
@@ -20,6 +20,10 @@ enum {
     ENOUGH_TILES = 16,  /* threads have enough to divide */
     LANES = 128,        /* elements side by side in a tile, where rows lie in pieces (kernel/cpu/row.c) */
     LONGEST_PIECE = 64, /* longer ones are tiles of their own */
+    /* On GPUs, where a cluster of blocks reduces a row (kernel/cuda/row.c) and others are idle: */
+    FEW_ROWS = 4,
+    LONG_ROW = 1 << 18, /* some five microseconds for a cluster, more than two more kernels take */
+    FULL_PARTS = 128,   /* keep all multiprocessors busy */
 };
 
 /* The dim's usual value, 1 if there is none. */
@@ -28,8 +32,22 @@ static int64_t usual(const struct ig_graph *g, ig_dim d) {
     return ig_dim_usual(g->dims, d, &n) ? n : 1;
 }
 
-/* Is it worth reducing along the first of the axes last? */
-static bool is_few_long_rows(const struct ig_graph *g, const struct ig_type *type, const struct ig_attr *axes) {
+/* Is it worth reducing along the first of the axes last, on a GPU? */
+static bool is_few_rows_of_gpu(const struct ig_graph *g, const struct ig_type *type, const struct ig_attr *axes) {
+    int64_t parts, rows = 1, length = 1;
+    int next = 0;
+    if (axes->count < 2 || !ig_dim_is_const(g->dims, type->dim[axes->ints[0]], &parts)) return false;
+    for (int i = 0; i < type->rank; i++) {
+        bool reduced = next < axes->count && axes->ints[next] == i;
+        *(reduced ? &length : &rows) *= usual(g, type->dim[i]);
+        next += reduced;
+    }
+    bool enough = parts * rows >= FULL_PARTS && length / parts >= LEAST_PART;
+    return rows <= FEW_ROWS && length >= LONG_ROW && enough && parts <= MOST_PARTS;
+}
+
+/* The same on CPUs. */
+static bool is_few_rows_of_cpu(const struct ig_graph *g, const struct ig_type *type, const struct ig_attr *axes) {
     int first = (int)axes->ints[0], next = 0;
     int64_t parts, tiles = 1, part = 1, beside = 1, piece = 1;
     if (axes->count < 2 || !ig_dim_is_const(g->dims, type->dim[first], &parts)) return false;
@@ -70,12 +88,13 @@ static ig_value square(struct ig_graph *g, ig_value x) {
 
 static bool split(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     struct ig_graph *g = rw->out;
-    if (ig_target_is_cuda(rw->options->target)) return false;
     bool suits = n->op == IG_OP_reduce_sum || n->op == IG_OP_reduce_mean || n->op == IG_OP_reduce_max ||
                  n->op == IG_OP_reduce_min;
     if (!suits || ig_info(g, in[0])->is_const || ig_type_of(g, in[0])->dtype != INGOT_F32) return false;
     const struct ig_attr *axes = ig_attr(rw->in, n, IG_ATTR_axes);
-    if (!is_few_long_rows(g, ig_type_of(g, in[0]), axes)) return false;
+    bool on_gpu = ig_target_is_cuda(rw->options->target);
+    const struct ig_type *type = ig_type_of(g, in[0]);
+    if (!(on_gpu ? is_few_rows_of_gpu(g, type, axes) : is_few_rows_of_cpu(g, type, axes))) return false;
     ig_value factor, other, x, mean, part, term = in[0];
     bool variance = n->op == IG_OP_reduce_mean && ig_match_binary(g, in[0], IG_OP_mul, &factor, &other) &&
                     factor == other && ig_match_binary(g, factor, IG_OP_sub, &x, &mean) &&
