@@ -32,6 +32,8 @@ static const struct small cases[] = {
     {INGOT_F16, INGOT_F16, 5, 64, 9, 1, .turned = true, .biased = true},
     {INGOT_F32, INGOT_F16, 2, 1, 32, 77, .turned = false},
     {INGOT_F32, INGOT_F32, 2, 2, 32, 60, .turned = true},
+    {INGOT_F16, INGOT_F16, 70, 16, 6, 16, .turned = true, .biased = true}, /* many small matrices */
+    {INGOT_F16, INGOT_F16, 70, 16, 16, 6, .turned = false},
     {INGOT_F32, INGOT_F32, 1, 1, 1, 1, .turned = false},
     {INGOT_F16, INGOT_F16, -1, -2, 3, 5, .biased = true},
     {INGOT_F16, INGOT_F16, -1, 5, 3, -2, .biased = true},

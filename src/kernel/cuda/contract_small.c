@@ -13,7 +13,9 @@ enum {
     THREADS = 128,
     MOST_DEPTH = 32,
     MOST_PRODUCTS = 64, /* for each element of the long side */
-    MOST_BYTES = 16,    /* of an access */
+    SMALL_SIDE = 32,    /* if that is short, too, tiles would be emptier still: */
+    MOST_OF_SMALL = 256,
+    MOST_BYTES = 16, /* of an access */
 };
 
 struct small {
@@ -42,11 +44,12 @@ static bool applies(struct small *s) {
     s->depth = ig_contract_const(c, c->depth, 0);
     if (c->spatial || c->packed || c->has_twin || !ig_dtype_is_float(c->dtype) || c->together > 1) return false;
     if (s->depth < 1 || s->depth > MOST_DEPTH) return false;
-    s->by_rows = columns < rows;
+    s->by_rows = columns <= rows;
     s->few = s->by_rows ? columns : rows;
     s->side = s->by_rows ? c->rows : c->columns;
     s->batch = c->batch;
-    return s->few >= 1 && s->few <= MOST_PRODUCTS / s->depth;
+    bool is_short = ig_contract_const(c, s->side, INT64_MAX) <= SMALL_SIDE;
+    return s->few >= 1 && s->few * s->depth <= (is_short ? MOST_OF_SMALL : MOST_PRODUCTS);
 }
 
 /* ---- Elements ---------------------------------------------------------------------------------------------------- */
@@ -135,11 +138,17 @@ static void emit(struct small *s, struct ig_stmt *body, ig_x number, ig_dim acro
     struct ig_contract *c = s->c;
     ig_x j = num(s, 0);
     ig_x first = ig_x_mul(k, ig_x_split_off(k, &number, across), num(s, s->vector));
+    int64_t together = 8; /* results of the short side, if a thread has no neighbours along the long one */
+    while (s->few % together != 0 || (together > 1 && s->vector > 1))
+        together /= 2;
     s->b = number;
     s->other = num(s, 0);
-    if (s->few > 1) body = ig_s_for(k, body, IG_FOR_UNROLL, num(s, 0), num(s, s->few), num(s, 1), &s->other);
-    if (s->vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, s->vector), num(s, 1), &j);
-    s->at = ig_x_add(k, first, j);
+    if (s->few > together)
+        body = ig_s_for(k, body, IG_FOR_UNROLL, num(s, 0), num(s, s->few), num(s, together), &s->other);
+    int64_t vector = s->vector > 1 ? s->vector : together;
+    if (vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, vector), num(s, 1), &j);
+    s->at = s->vector > 1 ? ig_x_add(k, first, j) : first;
+    if (s->vector == 1) s->other = ig_x_add(k, s->other, j);
     c->sum = sum(s);
     ig_contract_position(c, s->b, row(s), column(s), c->position);
     ig_contract_store(c, body, -1, num(s, 0));

@@ -98,18 +98,20 @@ template <int LINES, int COPY> struct windows {
         return t;
     }
 
-    __device__ __forceinline__ bool is_inside(int l, const tap &t) const {
-        if constexpr (many)
-            return (unsigned)(at[l].y + t.row * DILATION_Y) < (unsigned)height &&
-                   (unsigned)(at[l].x + t.column * DILATION_X) < (unsigned)width &&
-                   (TAPS_Z == 1 || (unsigned)(at[l].z + t.plane * DILATION_Z) < (unsigned)planes);
-        unsigned all = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
-        if constexpr (TAPS_Z > 1) all &= inside[l] >> (planes_at + t.plane);
-        return all & 1;
+    __device__ __forceinline__ bool is_inside(const origin &window, const tap &t) const {
+        return (unsigned)(window.y + t.row * DILATION_Y) < (unsigned)height &&
+               (unsigned)(window.x + t.column * DILATION_X) < (unsigned)width &&
+               (TAPS_Z == 1 || (unsigned)(window.z + t.plane * DILATION_Z) < (unsigned)planes);
     }
 
     __device__ __forceinline__ void copy_one(unsigned to, int l, int line, int byte, const tap &t) const {
-        const bool valid = t.within && is_inside(l, t);
+        unsigned all; // its lowest bit counts
+        if constexpr (many)
+            all = is_inside(at[l], t);
+        else
+            all = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
+        if constexpr (TAPS_Z > 1 && !many) all &= inside[l] >> (planes_at + t.plane);
+        const bool valid = t.within && (all & 1);
         to += place<LINES, DEPTH * ELEMENT>(line, byte);
         if (BORDER && !valid) fill<COPY>(to, BORDER * 0x1010101u);
         else copy<COPY, overlap>(to, from[l] + t.offset, valid);
