@@ -278,6 +278,64 @@ static void test_scaled(void **state) {
     check_all();
 }
 
+/* ---- Operands that are read across their lines --------------------------------------------------------------------------- */
+
+struct turned {
+    struct shaped shape; /* of what is read: some matrices */
+    enum { WHOLE, BACKWARDS, GATHERED, PADDED } how;
+    bool turned;
+};
+
+/* A transpose, of all, of the lines in turn backwards, of lines that are looked up, or with a border, beside others. */
+static void build_turned(struct ig_graph *g, const void *argument) {
+    const struct turned *t = argument;
+    ig_value x = input(g, "x", t->shape.dtype, 3, t->shape.sizes);
+    const struct ig_type type = *ig_type_of(g, x);
+    ig_dim one = number(g, 1), lines = type.dim[1];
+    if (t->how == BACKWARDS) x = ig_build_slice_axis(g, x, 1, ig_dim_sub(g->dims, lines, one), lines, -1);
+    if (t->how == GATHERED) x = ig_build_gather(g, x, input(g, "i", INGOT_I64, 1, (const int64_t[]){50}), 1);
+    ig_dim border[3] = {number(g, 0), one, one};
+    if (t->how == PADDED) x = ig_build_pad(g, x, border, border, IG_PAD_CONSTANT, IG_NO_VALUE);
+    ig_value y = ig_build_transpose(g, x, (const int64_t[]){0, 2, 1});
+    if (ig_dtype_is_float(t->shape.dtype) && t->how == WHOLE) {
+        int64_t sizes[3] = {t->shape.sizes[0], t->shape.sizes[2], t->shape.sizes[1]};
+        ig_value z = input(g, "z", t->shape.dtype, 3, sizes);
+        ig_value line = ig_build_slice_axis(g, z, 1, number(g, 0), one, 1);
+        y = ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_mul, y, z), line);
+    }
+    ig_build_output(g, "y", t->how == WHOLE ? y : ig_map1(g, IG_OP_neg, y));
+}
+
+static const struct turned turned[] = {
+    {{INGOT_F32, 3, {2, 150, 37}}, WHOLE, true},     {{INGOT_I64, 3, {1, 70, 40}}, WHOLE, true},
+    {{INGOT_F64, 3, {3, 33, 20}}, WHOLE, true},      {{INGOT_I32, 3, {1, 9, 9}}, WHOLE, true},
+    {{INGOT_F32, 3, {-1, -2, -3}}, WHOLE, true},     {{INGOT_F32, 3, {2, 0, 37}}, WHOLE, true},
+    {{INGOT_F32, 3, {2, 150, 37}}, BACKWARDS, true}, {{INGOT_F32, 3, {2, 60, 37}}, GATHERED, false},
+    {{INGOT_F32, 3, {2, 70, 37}}, PADDED, false},    {{INGOT_F16, 3, {2, 70, 37}}, WHOLE, false},
+    {{INGOT_BOOL, 3, {2, 70, 37}}, WHOLE, false},
+};
+
+static void check_turned_text(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < sizeof turned / sizeof *turned; i++) {
+        if (turned[i].shape.sizes[1] == 0) continue; /* of several regions */
+        const char *text = ig_c_kernel(job, only_kernel(job, build_turned, &turned[i]), "kernel", &cpu);
+        if ((strstr(text, "turn_") != NULL) != turned[i].turned) fail_msg("turned %zu: %s", i, text);
+    }
+}
+
+static void test_turned(void **state) {
+    static const int64_t sizes[4] = {3, 90, 21};
+    (void)state;
+    run_job(check_turned_text);
+    for (size_t i = 0; i < sizeof turned / sizeof *turned; i++)
+        for (int poison = 0; poison < 2; poison++)
+            add_named_case(build_turned, &turned[i], poison ? GRAPH_POISON : 0, sizes, "turned %zu%s", i,
+                           poison ? ", poisoned" : "")
+                ->tolerance = turned[i].how == WHOLE ? sum_tolerance(turned[i].shape.dtype) : 0;
+    check_all();
+}
+
 /* ---- Loops that run once -------------------------------------------------------------------------------------------------- */
 
 static void build_long_softmax(struct ig_graph *g, const void *argument) {
@@ -307,6 +365,7 @@ static void test_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts),  cmocka_unit_test(test_gated),
                                        cmocka_unit_test(test_once),   cmocka_unit_test(test_masked),
-                                       cmocka_unit_test(test_groups), cmocka_unit_test(test_scaled)};
+                                       cmocka_unit_test(test_groups), cmocka_unit_test(test_scaled),
+                                       cmocka_unit_test(test_turned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

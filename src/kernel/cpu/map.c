@@ -15,6 +15,7 @@ enum {
     BLOCK_ALONG = 64,
     MOST_JOINED = 1024, /* elements of one loop along two dims */
     LEAST_TURNS = 32,   /* of that loop in a tile, before which it fills arrays */
+    MOST_TURNED = 4,    /* operands that are transposed */
 };
 
 static ig_x num(struct ig_mapping *m, int64_t i) {
@@ -257,6 +258,93 @@ static void emit_plain(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *
     }
 }
 
+/* ---- Transposes -------------------------------------------------------------------------------------------------- */
+
+/* Operands that are read across their lines: blocks of them are turned in registers, into local arrays. */
+struct turned {
+    struct ig_mapping *m;
+    struct ig_part *p;
+    int count;
+    ig_x load[MOST_TURNED];
+    ig_dim stride[MOST_TURNED]; /* between the lines */
+    int array[MOST_TURNED];
+};
+
+static bool is_turned(const struct turned *t, ig_x x) {
+    for (int i = 0; i < t->count; i++) {
+        if (t->load[i] == x) return true;
+    }
+    return false;
+}
+
+/* Is the load one of words, from another line for each position along the last dim, and side by side along the other? */
+static bool reads_across(const struct turned *t, const struct ig_x_node *load, ig_dim *out_stride) {
+    struct ig_loops *k = t->m->k;
+    const struct ig_buffer *b = &k->buffers.at[load->i];
+    const struct ig_nest *nest = &t->p->nest;
+    ig_x last = nest->var[nest->rank - 1], across = nest->var[t->p->transposed];
+    struct ig_affine sum;
+    bool words = b->dtype == INGOT_F32 || b->dtype == INGOT_F64 || b->dtype == INGOT_I32 || b->dtype == INGOT_I64;
+    if (!words || b->kind != IG_BUFFER_PARAM || b->written || b->nothing != IG_NO_X) return false;
+    ig_affine_of(k, load->args[0], &sum);
+    if (ig_affine_entangled(k, &sum, last) || ig_affine_entangled(k, &sum, across)) return false;
+    *out_stride = ig_affine_factor(k, &sum, last);
+    return ig_affine_factor(k, &sum, across) == ig_dim_const(k->dims, 1) && *out_stride != ig_dim_const(k->dims, 0) &&
+           *out_stride != ig_dim_const(k->dims, 1);
+}
+
+static void find_turned(struct turned *t, ig_x x) {
+    struct ig_loops *k = t->m->k;
+    const struct ig_x_node n = k->x.at[x];
+    ig_dim stride;
+    if (n.kind == IG_X_LOAD && t->count < MOST_TURNED && !is_turned(t, x) && reads_across(t, &n, &stride)) {
+        t->load[t->count] = x;
+        t->stride[t->count] = stride;
+        const char *name = ig_format(k->job, "turned%u", k->buffers.count);
+        t->array[t->count++] = ig_loops_local(k, n.dtype, BLOCK_ACROSS * BLOCK_ALONG, name);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (n.args[i] != IG_NO_X) find_turned(t, n.args[i]);
+    }
+}
+
+static const char *turn_micro(struct ig_mapping *m, enum ingot_dtype dtype) {
+    const char *name = ig_format(m->k->job, "turn_%s", ingot_dtype_name(dtype));
+    for (uint32_t i = 0; i < m->kernel->micros.count; i++) {
+        if (m->kernel->micros.at[i].dtype == dtype) return m->kernel->micros.at[i].name;
+    }
+    struct ig_micro micro = {
+        .kind = IG_MICRO_PACK, .name = name, .dtype = dtype, .half = INGOT_DTYPE_NONE, .nr = BLOCK_ALONG};
+    IG_PUSH(m->k->job, &m->kernel->micros, micro);
+    return name;
+}
+
+/* Turns a block of each operand, from these positions on and up to these, and lets the part read it there. */
+static void emit_turned(struct turned *t, struct ig_stmt *body, ig_x *vars, ig_x first, ig_x end, ig_x block,
+                        ig_x block_end) {
+    struct ig_mapping *m = t->m;
+    struct ig_nest *nest = &t->p->nest;
+    int across = t->p->transposed, last = nest->rank - 1;
+    ig_x to[MOST_TURNED], row = ig_x_sub(m->k, nest->var[across], first);
+    ig_x at = ig_x_add(m->k, ig_x_mul(m->k, row, num(m, BLOCK_ALONG)), ig_x_sub(m->k, nest->var[last], block));
+    vars[across] = first;
+    vars[last] = block;
+    for (int i = 0; i < t->count; i++) {
+        const struct ig_x_node load = m->k->x.at[t->load[i]];
+        ig_x from = ig_x_substitute(m->k, load.args[0], nest->var, vars, nest->rank);
+        struct ig_call_arg args[] = {{(int)load.i, from},
+                                     {-1, dim(m, t->stride[i])},
+                                     {t->array[i], num(m, 0)},
+                                     {-1, ig_x_sub(m->k, end, first)},
+                                     {-1, ig_x_sub(m->k, block_end, block)}};
+        ig_s_call(m->k, body, turn_micro(m, load.dtype), args, 5);
+        to[i] = ig_x_load(m->k, t->array[i], at);
+    }
+    for (uint32_t i = 0; i < nest->x.count && t->count > 0; i++)
+        nest->x.at[i] = ig_x_substitute(m->k, nest->x.at[i], t->load, to, t->count);
+}
+
 static void emit_transposed(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, ig_x tile) {
     struct ig_nest *nest = &p->nest;
     int last = nest->rank - 1;
@@ -267,7 +355,13 @@ static void emit_transposed(struct ig_mapping *m, struct ig_part *p, struct ig_s
     ig_x n = dim(m, nest->extent[last]);
     body = ig_s_for(m->k, body, IG_FOR_SERIAL, num(m, 0), n, num(m, BLOCK_ALONG), &block);
     ig_x end = ig_x_min(m->k, ig_x_add(m->k, block, num(m, BLOCK_ALONG)), n);
-    body = chunk_loop(m, p, body, IG_FOR_SERIAL, number, p->transposed, &vars[p->transposed]);
+    ig_x first = ig_x_mul(m->k, number, num(m, p->chunk));
+    ig_x after = ig_x_min(m->k, ig_x_add(m->k, first, num(m, p->chunk)), dim(m, p->nest.extent[p->transposed]));
+    struct turned turned = {.m = m, .p = p};
+    for (int i = 0; i < p->count; i++)
+        find_turned(&turned, p->nest.x.at[p->value[i]]);
+    emit_turned(&turned, body, vars, first, after, block, end);
+    body = ig_s_for(m->k, body, IG_FOR_SERIAL, first, after, num(m, 1), &vars[p->transposed]);
     body = ig_s_for(m->k, body, IG_FOR_SIMD, block, end, num(m, 1), &vars[last]);
     ig_part_store(m, p, body, vars);
 }
