@@ -96,7 +96,8 @@ struct scatter {
     int64_t updates[4];
     enum ingot_dtype dtype, index_dtype;
     enum ig_scatter how;
-    bool constant; /* data, indices and updates */
+    bool constant;     /* data, indices and updates */
+    unsigned repeated; /* scatter_elements: bit set of the axes along which indices are repetitions */
 };
 
 static ig_value tensor(struct ig_graph *g, const char *name, bool constant, enum ingot_dtype dtype, int rank,
@@ -110,7 +111,12 @@ static void build_scatter(struct ig_graph *g, const void *argument) {
     bool nd = s->axis < 0;
     ig_value in[3];
     in[0] = tensor(g, "data", s->constant, s->dtype, s->rank, s->data, 1);
-    in[1] = tensor(g, "indices", s->constant, s->index_dtype, s->index_rank, s->index, 2);
+    int64_t indices[4];
+    for (int i = 0; i < s->index_rank; i++)
+        indices[i] = s->repeated >> i & 1 ? 1 : s->index[i];
+    in[1] = tensor(g, "indices", s->constant, s->index_dtype, s->index_rank, indices, 2);
+    const struct ig_type all = sized_type(g, s->index_dtype, s->index_rank, s->index);
+    if (s->repeated) in[1] = ig_build_broadcast(g, in[1], all.dim, all.rank);
     in[2] = tensor(g, "updates", false, s->dtype, nd ? s->update_rank : s->index_rank, nd ? s->updates : s->index, 3);
     struct ig_attr attrs[2] = {ig_attr_of_int(nd ? (int64_t)s->how : s->axis), ig_attr_of_int(s->how)};
     ig_build_output(g, "y", ig_build_node(g, nd ? IG_OP_scatter_nd : IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
@@ -216,6 +222,45 @@ static void test_scatter_of_types(void **state) {
     check_all();
 }
 
+#define REPEATED(axis_, r, d, i, repeated_) \
+    { .rank = r, .axis = axis_, .data = UNPACK d, .index_rank = r, .index = UNPACK i, .repeated = repeated_ }
+
+/* Indices of whole rows, and repetitions along other axes than the last ones. */
+static const struct scatter of_rows[] = {
+    REPEATED(0, 2, (9, 40), (150, 40), 2),
+    REPEATED(0, 2, (9, 40), (150, 33), 2),
+    REPEATED(1, 3, (2, 9, 40), (2, 70, 40), 4),
+    REPEATED(1, 3, (3, 4, 17), (2, 30, 17), 5),
+    REPEATED(0, 3, (4, 5, 17), (30, 5, 17), 6),
+    REPEATED(0, 3, (4, 5, 17), (30, 5, 17), 4),
+    REPEATED(0, 3, (4, 5, 17), (30, 5, 17), 2),
+    REPEATED(1, 2, (30, 4), (30, 9), 1),
+    REPEATED(1, 3, (-1, -2, -3), (-1, 5, -3), 4),
+    REPEATED(0, 2, (400, 300), (70, 300), 2),
+    REPEATED(0, 2, (4, 5), (0, 5), 2),
+    REPEATED(0, 2, (0, 5), (3, 5), 2),
+    REPEATED(2, 4, (2, 3, 9, 33), (2, 3, 70, 33), 8),
+    REPEATED(0, 2, (4, 5), (30, 5), 3),
+};
+
+static void test_scatter_of_rows(void **state) {
+    static struct scatter variants[3 * COUNT(of_rows)];
+    (void)state;
+    for (int i = 0; i < 3 * COUNT(of_rows); i++) {
+        struct scatter *s = &variants[i];
+        enum ig_scatter how = i % 3 == 0 ? IG_SCATTER_SET : i % 3 == 1 ? IG_SCATTER_ADD : IG_SCATTER_MIN;
+        enum ingot_dtype dtype = i % 3 == 2 ? INGOT_F16 : INGOT_F32;
+        *s = of_rows[i / 3];
+        s->dtype = dtype;
+        s->index_dtype = i % 2 ? INGOT_I32 : INGOT_I64;
+        s->how = how;
+        add_named_case(build_scatter, s, how == IG_SCATTER_ADD ? 0 : GRAPH_POISON, symbols, "rows %d, reduction %d",
+                       i / 3, (int)how)
+            ->tolerance = tolerance_for(dtype, how);
+    }
+    check_all();
+}
+
 /* Indices of all magnitudes: nearly all are out of range. */
 static void test_scatter_far_outside(void **state) {
     static struct scatter variants[COUNT(scatters)];
@@ -234,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_topk_of_types),
         cmocka_unit_test(test_scatter),
         cmocka_unit_test(test_scatter_of_types),
+        cmocka_unit_test(test_scatter_of_rows),
         cmocka_unit_test(test_scatter_far_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

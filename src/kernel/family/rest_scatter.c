@@ -165,19 +165,42 @@ static void emit_slice(struct ig_scatter_problem *s, struct ig_stmt *body, const
     ig_scatter_apply(s, body, s->out, ig_x_add(k, base, at), ig_lower_value(&s->lower, s->node.in[2], index));
 }
 
+/* The first axis behind `axis` from which on the indices are repetitions: those of whole rows, or the rank. */
+static int find_row(const struct ig_scatter_problem *s, int axis) {
+    const struct ig_node *repeats = ig_def_op(s->graph, s->node.in[1], IG_OP_broadcast);
+    int row = s->data.rank;
+    if (!repeats || s->lower.is_input[repeats->out]) return row;
+    const struct ig_type *one = ig_type_of(s->graph, repeats->in[0]);
+    while (row > axis + 1) {
+        int from = row - 1 - (s->data.rank - one->rank);
+        if (from >= 0 && one->dim[from] != ig_dim_const(s->k->dims, 1)) break;
+        row--;
+    }
+    return row;
+}
+
 static void emit_elements(struct ig_scatter_problem *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
-    int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
-    for (int i = 0; i < s->data.rank; i++) {
+    int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis), rank = s->data.rank, row = find_row(s, axis);
+    for (int i = 0; i < rank; i++) {
         /* Indices are checked along `axis`. Along other axes positions are not indexed, so the loop must stay inside
          * the data. */
         ig_dim size = i == axis ? s->index.dim[i] : ig_dim_min(k->dims, s->index.dim[i], s->data.dim[i]);
-        body = axis_loop(s, body, IG_FOR_SERIAL, size, i == axis ? -1 : i, &at[i]);
-        to[i] = at[i];
+        bool simd = row < rank && i == rank - 1; /* elements of a row are different ones */
+        if (i == row) {
+            for (int j = i; j < rank; j++)
+                at[j] = num(s, 0);
+            to[axis] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, &inside);
+            body = ig_s_if(k, body, inside);
+        }
+        body = axis_loop(s, body, simd ? IG_FOR_SIMD : IG_FOR_SERIAL, size, i == axis ? -1 : i, &at[i]);
+        if (i != axis) to[i] = at[i];
     }
-    to[axis] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, &inside);
-    body = ig_s_if(k, body, inside);
+    if (row == rank) {
+        to[axis] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, &inside);
+        body = ig_s_if(k, body, inside);
+    }
     ig_scatter_apply(s, body, s->out, ig_lower_linear(&s->lower, &s->data, to),
                      ig_lower_value(&s->lower, s->node.in[2], at));
 }

@@ -408,8 +408,8 @@ static bool reads_memory_only(const struct ig_node *n) {
     }
 }
 
-/* The value that the indices of a scatter are read from on GPUs, where threads read them through repetitions: those of
- * whole rows would else be stored for each element. */
+/* The value that the indices of a scatter are read from, through repetitions: those of whole rows would else be stored for
+ * each element. */
 static ig_value beneath_repeats(const struct ig_graph *g, ig_value v) {
     bool repeats = false;
     ig_value base = v;
@@ -517,7 +517,7 @@ static bool *find_stored_views(const struct fuser *f) {
         bool window = ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
-            bool index = is_for_gpu(f) && i == 1 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
+            bool index = i == 1 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
             ig_value base = ig_part_base(g, index ? beneath_repeats(g, n->in[i]) : n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(f, view)) {
