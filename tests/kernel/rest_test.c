@@ -54,6 +54,15 @@ static const struct topk topks[] = {
     {ROWS(2, 1, (540, 300), 128, INGOT_F32)},
     {ROWS(1, 0, (70000), 100, INGOT_I8)},
     {ROWS(2, 1, (2, 17000), 2100, INGOT_F32), .rounded = true},
+    /* A list or a heap on CPUs: up to 48 results, of rows up to 256 times as long. */
+    {ROWS(2, 1, (5, 600), 48, INGOT_F32), .rounded = true},
+    {ROWS(2, 1, (5, 600), 49, INGOT_F32), .rounded = true},
+    {ROWS(2, 1, (4, 512), 2, INGOT_F32)},
+    {ROWS(2, 1, (4, 513), 2, INGOT_F32), .rounded = true},
+    {ROWS(2, 1, (6, 48), 48, INGOT_F32), .rounded = true},
+    {ROWS(3, 1, (2, 300, 3), 20, INGOT_F32)},
+    {ROWS(2, 1, (3, 1000), 16, INGOT_F32), .rounded = true},
+    {ROWS(2, 1, (3, 30), 17, INGOT_F32)},
 };
 
 static const enum ingot_dtype numeric[] = {INGOT_F32, INGOT_F16, INGOT_BF16, INGOT_F64, INGOT_I8,  INGOT_I16,

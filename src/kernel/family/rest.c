@@ -147,7 +147,7 @@ static void emit(struct topk *t, const struct ig_target *target, const struct ig
     }
     IG_PUSH(t->graph->job, &t->kernel->micros, micro);
     emit_row(t, body, row);
-    t->kernel->tactic = !micro.team ? "top-k, a heap a row"
+    t->kernel->tactic = !micro.team ? "top-k, a heap or list a row"
                                     : ig_format(t->graph->job, "top-k, %s a row, %d threads",
                                                 micro.team == WARP ? "a warp" : "a block", t->kernel->threads);
 }
