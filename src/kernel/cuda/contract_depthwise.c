@@ -98,7 +98,7 @@ static int64_t count_at(const struct problem *p, int64_t images, int64_t rows, i
 }
 
 /* Instructions of a thread for bytes: a multiplier is fed with a channel's bytes of several rows of the window, which are transposed
- * for it. Multiplying and moving bytes take two turns each of a part of the processor, side by side. Not measured yet. */
+ * for it. Multiplying and moving bytes take two turns each of a part of the processor, side by side. */
 static double instructions_of_bytes(const struct problem *p, double loads) {
     double lanes = p->is.lanes,
            columns = (double)p->steps * ((double)(p->is.width - 1) * (double)p->stride + 2 * (double)p->taps);
