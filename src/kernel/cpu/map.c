@@ -3,7 +3,7 @@
  * concatenation. Tiles are runs of some 8192 elements. Where a tensor is read across its memory order (a transpose),
  * the two innermost dims of both sides are blocked, so that each cache line is fully used while it is cached.
  */
-#include "kernel/cpu/kept.h"
+#include "kernel/kept.h"
 #include "kernel/mapping.h"
 
 #include "kernel/schedules.h"

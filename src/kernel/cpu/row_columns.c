@@ -4,7 +4,7 @@
  * by side, which are lanes of their own until a pass is over (groups of channels). Accumulators are small arrays. See
  * row.h.
  */
-#include "kernel/cpu/kept.h"
+#include "kernel/kept.h"
 #include "kernel/cpu/row.h"
 
 enum { PARTIAL = 256 }; /* elements per partial sum */

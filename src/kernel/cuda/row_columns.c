@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "kernel/kept.h"
+
 enum {
     THREADS = 256,
     MANY_THREADS = 512,  /* if rows are long */
@@ -19,6 +21,7 @@ enum {
     MOST_PARTS = 4096, /* partial results in shared memory */
     MOST_VECTOR = 8,
     FEW_SHARES = 16, /* partial results per column that one thread combines */
+    MOST_KEPT = 6,   /* values of a column that a thread keeps in registers */
 };
 
 struct columns {
@@ -75,11 +78,14 @@ static void emit_stores(struct columns *c, struct ig_stmt *body, int pass, ig_x 
     }
 }
 
-/* What a thread accumulates: the columns of the block from first * vector on, of every `shares`-th row. */
+/* What a thread accumulates: the columns of the block from first * vector on, of every `shares`-th row. What does not depend on
+ * the row, such as the root of a variance, is kept: expressions are made for a row `row` and a column `column` of the thread's. */
 struct part {
     struct columns *c;
     int pass;
     ig_x thread, first, share;
+    ig_x row, column, sum;
+    struct ig_kept kept;
 };
 
 /* A loop over the part's columns; `lane`: the column within the block, `sum`: its place among the threads' sums. */
@@ -104,17 +110,68 @@ static void clear_sums(const struct part *p, struct ig_stmt *body) {
     }
 }
 
+static bool is_kept(const void *user, ig_x x) {
+    const struct part *p = user;
+    const struct ig_x_node *n = ig_x_look(p->c->r->k, x);
+    return n->kind != IG_X_FLOAT && !ig_x_contains(p->c->r->k, x, p->row);
+}
+
+/* An expression of the row's nest, for p->row and p->column. */
+static ig_x bind_anew(const struct part *p, int which) {
+    struct columns *c = p->c;
+    ig_x lane = ig_x_add(c->r->k, ig_x_mul(c->r->k, p->first, num(c, c->vector)), p->column);
+    if (c->r->kept > 0) c->vars[c->r->kept - 1] = ig_x_add(c->r->k, c->first, lane);
+    split_place(c, p->row);
+    return bind(c, which, lane);
+}
+
+/* The same for another row and column, from what is kept. */
+static ig_x bind_kept(const struct part *p, int which, ig_x row, ig_x column) {
+    ig_x from[] = {p->row, p->column}, to[] = {row, column};
+    ig_x x = ig_kept_read(&p->kept, bind_anew(p, which), p->sum);
+    return ig_x_substitute(p->c->r->k, x, from, to, 2);
+}
+
+/* Fills in what is kept, in a loop over the part's columns. */
+static void keep(struct part *p, struct ig_stmt *body) {
+    struct columns *c = p->c;
+    struct ig_row *r = c->r;
+    ig_x lane, sum;
+    p->row = ig_x_free_var(r->k, r->count);
+    p->column = ig_x_free_var(r->k, ig_dim_const(r->k->dims, c->vector));
+    p->sum = ig_x_add(r->k, ig_x_mul(r->k, p->thread, num(c, c->vector)), p->column);
+    p->kept = (struct ig_kept){.k = r->k, .lanes = c->vector, .most = MOST_KEPT, .wanted = is_kept, .user = p};
+    p->kept.threads = (int64_t)(c->width / c->vector) * c->shares;
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        if (r->steps.at[i].pass == p->pass) ig_kept_add(&p->kept, bind_anew(p, r->steps.at[i].term));
+    }
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        if (r->stores.at[i].pass == p->pass) ig_kept_add(&p->kept, bind_anew(p, r->stores.at[i].value));
+    }
+    if (p->kept.values.count == 0) return;
+    body = lane_loop(p, body, &lane, &sum);
+    ig_x own = ig_x_sub(r->k, sum, ig_x_mul(r->k, p->thread, num(c, c->vector)));
+    for (uint32_t i = 0; i < p->kept.values.count; i++) {
+        const struct ig_kept_value *v = &p->kept.values.at[i];
+        ig_s_store(r->k, body, v->array, sum, ig_x_substitute(r->k, v->value, &p->column, &own, 1));
+    }
+}
+
 static void add_row(const struct part *p, struct ig_stmt *body, ig_x at) {
     struct columns *c = p->c;
     struct ig_row *r = c->r;
     ig_x lane, sum;
     body = lane_loop(p, body, &lane, &sum);
-    split_place(c, at);
-    emit_stores(c, body, p->pass, lane);
+    ig_x column = ig_x_sub(r->k, sum, ig_x_mul(r->k, p->thread, num(c, c->vector)));
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass != p->pass) continue;
+        ig_s_store(r->k, body, s->buffer, bind_kept(p, s->position, at, column), bind_kept(p, s->value, at, column));
+    }
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != p->pass) continue;
-        ig_x so_far = ig_x_load(r->k, c->sums[i], sum), term = bind(c, step->term, lane);
+        ig_x so_far = ig_x_load(r->k, c->sums[i], sum), term = bind_kept(p, step->term, at, column);
         ig_s_store(r->k, body, c->sums[i], sum, ig_x_map2(r->k, step->update, so_far, term));
     }
 }
@@ -143,6 +200,7 @@ static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
     ig_x exists = ig_x_less(k, column, dim(c, c->along));
     if (k->x.at[exists].kind != IG_X_INT) body = ig_s_if(k, body, exists);
     clear_sums(&p, body);
+    keep(&p, body);
     struct ig_stmt *rows = ig_s_for(k, body, IG_FOR_SERIAL, p.share, dim(c, c->r->count), num(c, c->shares), &at);
     add_row(&p, rows, at);
     hand_over_sums(&p, body);

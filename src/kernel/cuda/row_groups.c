@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernel/cuda/row.h"
+#include "kernel/kept.h"
 
 enum {
     THREADS = 512,
@@ -21,6 +22,7 @@ enum {
     FEW_PARTS = 16, /* partial results per group that one thread combines */
     MOST_STEPS = 4,
     MOST_VECTOR = 8,
+    MOST_VALUES = 6,       /* of each element along a pixel, that are the same for all pixels and kept in registers */
     MOST_BYTES = 32 << 10, /* of partial results in shared memory */
 };
 
@@ -154,22 +156,105 @@ static struct ig_stmt *choose_group(struct groups *g, struct ig_stmt *body, ig_x
     return g->of.count % g->width == 0 ? body : ig_s_if(k, body, exists);
 }
 
-static void emit_stores(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place) {
+/* What a thread does in a pass: its part of a group, or several groups, of its pixels. What does not depend on the pixel, such as
+ * the root of a variance, is kept: expressions are made for a pixel `at`, the thread's number `round`, and the access's element `j`. */
+struct part {
+    struct groups *g;
+    int pass;
+    ig_x thread, share, lane, part; /* lane: its first group */
+    ig_x at, round, j;
+    struct ig_kept kept;
+};
+
+static bool is_kept(const void *user, ig_x x) {
+    const struct part *p = user;
+    const struct ig_loops *k = p->g->r->k;
+    return ig_x_look(k, x)->kind != IG_X_FLOAT && !ig_x_contains(k, x, p->at) && !ig_x_contains(k, x, p->round);
+}
+
+/* Which of the thread's groups an element is in. */
+static ig_x group_of(const struct part *p, ig_x j) {
+    const struct groups *g = p->g;
+    return g->together > 1 ? ig_x_div(g->r->k, j, num(g, g->of.piece)) : num(g, 0);
+}
+
+/* An expression of the row's nest, for p->at, p->round and p->j. */
+static ig_x bind_anew(const struct part *p, int which) {
+    struct groups *g = p->g;
     struct ig_row *r = g->r;
+    struct ig_loops *k = r->k;
+    ig_x vector = num(g, g->vector), element = ig_x_add(k, ig_x_mul(k, p->part, vector), p->j);
+    if (g->together > 1) element = ig_x_mod(k, p->j, num(g, g->of.piece));
+    ig_x group = ig_x_add(k, p->lane, group_of(p, p->j));
+    ig_x own = ig_x_add(k, ig_x_mul(k, p->thread, num(g, g->rounds)), p->round);
+    split_pixel(g, p->at);
+    g->vars[r->kept - 1] = ig_x_add(k, g->first, group);
+    g->vars[r->nest.rank - 1] = element;
+    return bind(g, which, group, ig_x_add(k, ig_x_mul(k, own, vector), p->j));
+}
+
+static ig_x kept_at(const struct part *p, ig_x j) {
+    struct ig_loops *k = p->g->r->k;
+    return ig_x_add(k, ig_x_mul(k, p->thread, num(p->g, p->g->vector)), j);
+}
+
+/* The same for another pixel and element, from what is kept. */
+static ig_x bind_kept(const struct part *p, int which, ig_x at, ig_x round, ig_x j) {
+    ig_x from[] = {p->at, p->round, p->j}, to[] = {at, round, j};
+    ig_x x = ig_kept_read(&p->kept, bind_anew(p, which), kept_at(p, p->j));
+    return ig_x_substitute(p->g->r->k, x, from, to, 3);
+}
+
+/* A loop over the elements of an access. */
+static struct ig_stmt *element_loop(const struct part *p, struct ig_stmt *body, ig_x *out_j) {
+    const struct groups *g = p->g;
+    *out_j = num(g, 0);
+    return g->vector > 1 ? ig_s_for(g->r->k, body, IG_FOR_VECTOR, *out_j, num(g, g->vector), num(g, 1), out_j) : body;
+}
+
+/* Fills in what is kept. */
+static void keep(struct part *p, struct ig_stmt *body) {
+    struct groups *g = p->g;
+    struct ig_row *r = g->r;
+    struct ig_loops *k = r->k;
+    ig_x j;
+    p->at = ig_x_free_var(k, g->of.pixels);
+    p->round = ig_x_free_var(k, ig_dim_const(k->dims, g->rounds > 0 ? g->rounds : 1));
+    p->j = ig_x_free_var(k, ig_dim_const(k->dims, g->vector));
+    p->kept = (struct ig_kept){.k = k, .lanes = g->vector, .most = MOST_VALUES, .wanted = is_kept, .user = p};
+    p->kept.threads = (int64_t)g->across * g->shares;
     for (uint32_t i = 0; i < r->stores.count; i++) {
-        const struct ig_row_store *s = &r->stores.at[i];
-        if (s->pass != pass) continue;
-        ig_s_store(r->k, body, s->buffer, bind(g, s->position, lane, place), bind(g, s->value, lane, place));
+        if (r->stores.at[i].pass == p->pass) ig_kept_add(&p->kept, bind_anew(p, r->stores.at[i].value));
+    }
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        if (r->steps.at[i].pass == p->pass) ig_kept_add(&p->kept, bind_anew(p, r->steps.at[i].term));
+    }
+    if (p->kept.values.count == 0) return;
+    body = element_loop(p, body, &j);
+    for (uint32_t i = 0; i < p->kept.values.count; i++) {
+        const struct ig_kept_value *v = &p->kept.values.at[i];
+        ig_s_store(k, body, v->array, kept_at(p, j), ig_x_substitute(k, v->value, &p->j, &j, 1));
     }
 }
 
-/* `sum`: where the thread adds up the element's group. */
-static void emit_steps(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place, ig_x sum) {
+static void emit_stores(const struct part *p, struct ig_stmt *body, ig_x at, ig_x round, ig_x j) {
+    struct ig_row *r = p->g->r;
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass != p->pass) continue;
+        ig_x position = bind_kept(p, s->position, at, round, j);
+        ig_s_store(r->k, body, s->buffer, position, bind_kept(p, s->value, at, round, j));
+    }
+}
+
+static void emit_steps(const struct part *p, struct ig_stmt *body, ig_x at, ig_x round, ig_x j) {
+    struct groups *g = p->g;
     struct ig_row *r = g->r;
+    ig_x sum = ig_x_add(r->k, ig_x_mul(r->k, p->thread, num(g, g->together)), group_of(p, j));
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass != pass) continue;
-        ig_x so_far = ig_x_load(r->k, g->sums[i], sum), term = bind(g, step->term, lane, place);
+        if (step->pass != p->pass) continue;
+        ig_x so_far = ig_x_load(r->k, g->sums[i], sum), term = bind_kept(p, step->term, at, round, j);
         ig_s_store(r->k, body, g->sums[i], sum, ig_x_map2(r->k, step->update, so_far, term));
     }
 }
@@ -212,31 +297,22 @@ static void emit_sums(struct groups *g, struct ig_stmt *body, int pass, ig_x thr
     }
 }
 
-/* Every thread takes its part of a group, or several groups, of its pixels. */
 static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
-    struct ig_row *r = g->r;
-    struct ig_loops *k = r->k;
-    ig_x thread, at, round, j = num(g, 0), each = num(g, each_of(g)), vector = num(g, g->vector);
-    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &thread);
-    ig_x across = ig_x_mod(k, thread, num(g, g->across)), share = ig_x_div(k, thread, num(g, g->across));
-    ig_x lane = ig_x_mul(k, ig_x_div(k, across, each), num(g, g->together)), part = ig_x_mod(k, across, each);
-    body = choose_group(g, body, lane);
-    emit_sums(g, body, pass, thread, IG_NO_X, lane);
-    struct ig_stmt *inner = pixel_loop(g, body, share, &at, &round);
-    if (g->vector > 1) inner = ig_s_for(k, inner, IG_FOR_VECTOR, num(g, 0), vector, num(g, 1), &j);
-    split_pixel(g, at);
-    ig_x element = ig_x_add(k, ig_x_mul(k, part, vector), j), u = num(g, 0);
-    if (g->together > 1) {
-        u = ig_x_div(k, j, num(g, g->of.piece));
-        element = ig_x_mod(k, j, num(g, g->of.piece));
-    }
-    ig_x group = ig_x_add(k, lane, u), kept = ig_x_add(k, ig_x_mul(k, thread, num(g, g->rounds)), round);
-    ig_x place = ig_x_add(k, ig_x_mul(k, kept, vector), j);
-    g->vars[r->kept - 1] = ig_x_add(k, g->first, group);
-    g->vars[r->nest.rank - 1] = element;
-    emit_stores(g, inner, pass, group, place);
-    emit_steps(g, inner, pass, group, place, ig_x_add(k, ig_x_mul(k, thread, num(g, g->together)), u));
-    emit_sums(g, body, pass, thread, ig_x_add(k, ig_x_mul(k, share, each), part), lane);
+    struct ig_loops *k = g->r->k;
+    struct part p = {.g = g, .pass = pass};
+    ig_x at, round, j, each = num(g, each_of(g));
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &p.thread);
+    ig_x across = ig_x_mod(k, p.thread, num(g, g->across));
+    p.share = ig_x_div(k, p.thread, num(g, g->across));
+    p.lane = ig_x_mul(k, ig_x_div(k, across, each), num(g, g->together));
+    p.part = ig_x_mod(k, across, each);
+    body = choose_group(g, body, p.lane);
+    emit_sums(g, body, pass, p.thread, IG_NO_X, p.lane);
+    keep(&p, body);
+    struct ig_stmt *inner = element_loop(&p, pixel_loop(g, body, p.share, &at, &round), &j);
+    emit_stores(&p, inner, at, round, j);
+    emit_steps(&p, inner, at, round, j);
+    emit_sums(g, body, pass, p.thread, ig_x_add(k, ig_x_mul(k, p.share, each), p.part), p.lane);
 }
 
 /* Combines `from` partial results per group into `to`; one is the block's. */
@@ -294,7 +370,11 @@ static void emit_results(struct groups *g, struct ig_stmt *body) {
     body = choose_group(g, body, lane);
     for (int d = r->kept; d < r->nest.rank; d++)
         g->vars[d] = num(g, 0);
-    emit_stores(g, body, r->passes + 1, lane, num(g, 0));
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass != r->passes + 1) continue;
+        ig_s_store(r->k, body, s->buffer, bind(g, s->position, lane, num(g, 0)), bind(g, s->value, lane, num(g, 0)));
+    }
 }
 
 /* A tile is a position along the dims before the pixels, a block of groups, and a block of a cluster. */

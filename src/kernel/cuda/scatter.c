@@ -13,15 +13,15 @@
 
 enum {
     THREADS = 128,
-    ENOUGH_THREADS = 16384,   /* for which ranges are divided */
-    SPARING_THREADS = 131072, /* the same, if blocks resolve indices together */
-    STAGE = 1024,             /* tuples that a block resolves at a time */
-    SHARE = STAGE / THREADS,  /* of these, those that a thread lists */
-    GROUP = 16,               /* threads whose tuples are counted together */
-    AT_ONCE = 16,             /* of these, tuples that a thread looks at at once */
-    FEW = 64,                 /* tuples that are not worth a list */
-    MOST_STAGED = 24 << 10,   /* bytes of a block's range in shared memory */
-    MOST_RANGES = 16,         /* into which an axis is divided for that, since every block looks at all tuples */
+    ENOUGH_THREADS = 16384,  /* for which ranges are divided */
+    SPARING_THREADS = 65536, /* the same, if blocks resolve indices together */
+    STAGE = 1024,            /* tuples that a block resolves at a time */
+    SHARE = STAGE / THREADS, /* of these, those that a thread lists */
+    GROUP = 16,              /* threads whose tuples are counted together */
+    AT_ONCE = 16,            /* of these, tuples that a thread looks at at once */
+    FEW = 64,                /* tuples that are not worth a list */
+    MOST_STAGED = 24 << 10,  /* bytes of a block's range in shared memory */
+    MOST_RANGES = 16,        /* into which an axis is divided for that, since every block looks at all tuples */
 };
 
 struct scatterer {

@@ -2,8 +2,8 @@
  * Values that many iterations have in common, one for each lane of a vector loop: they are computed into small arrays before
  * the loops, so that the innermost one neither repeats them nor reads what is not side by side.
  */
-#ifndef IG_KERNEL_CPU_KEPT_H
-#define IG_KERNEL_CPU_KEPT_H
+#ifndef IG_KERNEL_KEPT_H
+#define IG_KERNEL_KEPT_H
 
 #include "kernel/affine.h"
 
@@ -14,6 +14,8 @@ struct ig_kept_value {
 struct ig_kept {
     struct ig_loops *k;
     int64_t lanes;
+    int64_t threads; /* positive: arrays are registers of so many threads, each with its lanes */
+    uint32_t most;   /* values; 0: any number */
     bool (*wanted)(const void *user, ig_x x); /* may and shall this be kept? */
     const void *user;
     IG_VEC(struct ig_kept_value) values;

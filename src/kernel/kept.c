@@ -1,5 +1,5 @@
 /* Keeps values in small arrays: see kept.h. */
-#include "kernel/cpu/kept.h"
+#include "kernel/kept.h"
 
 void ig_kept_add(struct ig_kept *kept, ig_x x) {
     struct ig_loops *k = kept->k;
@@ -8,8 +8,11 @@ void ig_kept_add(struct ig_kept *kept, ig_x x) {
         for (uint32_t i = 0; i < kept->values.count; i++) {
             if (kept->values.at[i].value == x) return;
         }
+        if (kept->most > 0 && kept->values.count == kept->most) return;
         const char *name = ig_format(k->job, "kept%u", k->buffers.count);
-        struct ig_kept_value value = {x, ig_loops_local(k, n.dtype, kept->lanes, name)};
+        int array = kept->threads > 0 ? ig_loops_spread(k, n.dtype, kept->threads, kept->lanes, name)
+                                      : ig_loops_local(k, n.dtype, kept->lanes, name);
+        struct ig_kept_value value = {x, array};
         IG_PUSH(k->job, &kept->values, value);
         return;
     }
