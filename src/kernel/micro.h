@@ -131,7 +131,7 @@ struct ig_micro {
     int64_t rate;                /* GEMM: see above; 0: there is no `next` */
     int64_t segments, jump;      /* GEMM: see above; segments 0 or 1: a is contiguous */
     int64_t group, group_stride; /* GEMM with constant lda; group 0: none. GROUPED: see above */
-    int64_t inputs;                        /* GROUPED: see above */
+    int64_t inputs;              /* GROUPED: see above */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, GROUPED, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
     int64_t kh, x_row, dilation;           /* DEPTHWISE_DOTS; x_column is in columns there, and of GROUPED */
