@@ -208,11 +208,10 @@ struct model_terms {
     double start, part, bytes;
 };
 static const struct model_terms model_terms[IG_EXPECT_KINDS] = {
-    [IG_EXPECT_KEPT] = {1.76, 0.62, 2},     [IG_EXPECT_TURNS] = {0.72, 0.89, 2},
-    [IG_EXPECT_PRODUCER] = {0.22, 0.99, 1}, [IG_EXPECT_GROUPS] = {0.80, 1.12, 1},
-    [IG_EXPECT_CORES] = {1.46, 0.63, 2.1},  [IG_EXPECT_FMA] = {0, 1.06, 1},
-    [IG_EXPECT_DIRECT] = {1.28, 1.41, 0},   [IG_EXPECT_STREAM] = {2.05, 0.4, 1},
-    [IG_EXPECT_PATCH] = {0.5, 0.85, 1},     [IG_EXPECT_ATTEND] = {2.0, 1.0, 0},
+    [IG_EXPECT_KEPT] = {1.76, 0.62, 2},   [IG_EXPECT_TURNS] = {0.72, 0.89, 2},   [IG_EXPECT_PRODUCER] = {0.22, 0.99, 1},
+    [IG_EXPECT_GROUPS] = {0.80, 1.12, 1}, [IG_EXPECT_CORES] = {1.46, 0.63, 2.1}, [IG_EXPECT_FMA] = {0, 1.06, 1},
+    [IG_EXPECT_DIRECT] = {1.28, 1.41, 0}, [IG_EXPECT_STREAM] = {2.05, 0.4, 1},   [IG_EXPECT_PATCH] = {0.5, 0.85, 1},
+    [IG_EXPECT_ATTEND] = {2.0, 1.0, 0},
 };
 
 static double model_time(const struct ig_expect *e, const struct ig_machine *m) {

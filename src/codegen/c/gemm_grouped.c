@@ -29,7 +29,7 @@ static void print_column(const struct ig_micro *m, int lanes, int64_t i, int64_t
 static void print_only_column(const struct ig_micro *m, int lanes, int64_t s, struct ig_text *text) {
     int n = lanes / (int)m->group;
     ig_text_printf(text, "                const %s_x%d x%d = *(const %s_m *)(xr + %lld);\n", m->name, n, n, m->name,
-                   (long long)(s * m->x_tap));
+                   (long long)s * m->x_tap);
     for (n *= 2; n <= lanes; n *= 2) {
         ig_text_printf(text, "                const %s_x%d x%d = __builtin_shufflevector(x%d, x%d", m->name, n, n,
                        n / 2, n / 2);

@@ -226,7 +226,7 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     if (w->rank > c->spatial + 1) {
         s.per = ig_contract_const(c, c->columns, 0);
         s.inputs = ig_contract_const(c, c->depth_dim[c->spatial], 0);
-        if (s.inputs != s.per && (s.inputs != 1 || x->dtype != c->dtype)) return false;
+        if (s.per < 1 || (s.inputs != s.per && (s.inputs != 1 || x->dtype != c->dtype))) return false;
     }
     s.channels = s.per * c->groups;
     bool fits = lanes % s.per == 0 || (s.inputs == 1 && s.per % lanes == 0 && s.per <= IG_TARGET_MOST_OUTPUTS);

@@ -4,8 +4,8 @@
  * by side, which are lanes of their own until a pass is over (groups of channels). Accumulators are small arrays. See
  * row.h.
  */
-#include "kernel/kept.h"
 #include "kernel/cpu/row.h"
+#include "kernel/kept.h"
 
 enum { PARTIAL = 256 }; /* elements per partial sum */
 

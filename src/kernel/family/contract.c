@@ -59,14 +59,9 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
                                      const struct ig_target *target, const struct ig_sizes *at, int choice) {
     static const ig_contract_schedule cpu[] = {ig_contract_depthwise_dots, ig_contract_depthwise, ig_contract_lines,
                                                ig_contract_blocks,         ig_contract_gemm,      NULL};
-    static const ig_contract_schedule cuda[] = {ig_cuda_contract_depthwise,
-                                                ig_cuda_contract_taps,
-                                                ig_cuda_contract_small,
-                                                ig_cuda_contract_patch_first,
-                                                ig_cuda_contract_blocks,
-                                                ig_cuda_contract_gemm,
-                                                ig_cuda_contract_patch_last,
-                                                NULL};
+    static const ig_contract_schedule cuda[] = {
+        ig_cuda_contract_depthwise, ig_cuda_contract_taps, ig_cuda_contract_small,      ig_cuda_contract_patch_first,
+        ig_cuda_contract_blocks,    ig_cuda_contract_gemm, ig_cuda_contract_patch_last, NULL};
     static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
     static const ig_contract_schedule winograd[] = {ig_contract_winograd, NULL}, none[] = {NULL};
     struct asked asked = {graph, region, target, at, choice, false};
