@@ -7,7 +7,9 @@
  * the borders one by one, with the kernel columns that are inside.
  *
  * Groups of a few channels are convolved likewise, several of them in a vector (codegen/c/gemm_grouped.c); so are channels
- * of which each gives a few. Then all columns are done several at a time, and the micro-kernel leaves out those of the input that are outside.
+ * of which each gives a few. Then all columns are done several at a time, and the micro-kernel leaves out those of the input
+ * that are outside; it keeps the weights of a line in registers. Where windows do not stride, that is faster for single
+ * channels, too.
  */
 #include "kernel/cpu/contract.h"
 #include "kernel/family/taps.h"
@@ -23,6 +25,7 @@ struct depthwise {
     int64_t column;          /* between its columns */
     int64_t channels, chunk; /* of the output */
     int64_t per, inputs;     /* channels of a group, and those of the input that it reads */
+    bool grouped;            /* by the micro-kernel of groups, of which it keeps the weights of a line in registers */
     int64_t columns;         /* of the output, at a time */
     int sums;
     ig_x image, row, first_channel, width; /* of the tile; width: its channels */
@@ -65,14 +68,14 @@ static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column,
     ig_x first_group = ig_x_div(k, s->first_channel, num(s, s->per));
     from = ig_x_add(k, from, ig_x_mul(k, first_group, num(s, s->inputs)));
     ig_x tap = ig_x_mul(k, y->first, num(s, s->x.taps));
-    if (s->per == 1) tap = ig_x_add(k, tap, x->first);
+    if (!s->grouped) tap = ig_x_add(k, tap, x->first);
     ig_x weight = ig_x_add(k, ig_x_mul(k, tap, num(s, s->inputs * s->channels)), s->first_channel);
     ig_x x_row = ig_x_mul(k, dim(s, s->line), num(s, s->y.dilation));
     struct ig_call_arg args[9] = {{-1, count},          {s->in.buffer, from},
                                   {-1, x_row},          {c->lower.buffer_of[c->node.in[1]], weight},
                                   {s->sums, num(s, 0)}, {-1, y->count}};
     int n = 6;
-    if (s->per > 1) args[n++] = (struct ig_call_arg){-1, x->first};
+    if (s->grouped) args[n++] = (struct ig_call_arg){-1, x->first};
     args[n++] = (struct ig_call_arg){-1, x->count};
     args[n++] = (struct ig_call_arg){-1, s->width};
     ig_s_call(k, body, "depthwise", args, n);
@@ -128,18 +131,18 @@ static void emit_row(struct depthwise *s, struct ig_stmt *body) {
     struct ig_taps y = ig_taps_inside(k, &s->y, s->row, s->y.in);
     ig_dim first = constant(s, 0), end = s->x.out;
     ig_x column, count;
-    if (s->per == 1) ig_taps_inner(k, &s->x, &first, &end);
+    if (!s->grouped) ig_taps_inner(k, &s->x, &first, &end);
     struct blocks b = divide(s, first, end);
-    if (s->per == 1) emit_border(s, body, constant(s, 0), first, &y);
+    if (!s->grouped) emit_border(s, body, constant(s, 0), first, &y);
     struct ig_stmt *inner = loop(s, body, &b, &column, &count);
     ig_x origin = ig_x_sub(k, ig_x_mul(k, column, num(s, s->x.stride)), dim(s, s->x.before));
     struct ig_taps x = {.first = num(s, 0), .count = num(s, s->x.taps), .from = origin};
-    if (s->per > 1) {
+    if (s->grouped) {
         x.first = ig_x_sub(k, num(s, 0), origin);
         x.count = ig_x_sub(k, dim(s, s->x.in), origin);
     }
     emit_columns(s, inner, column, count, &y, &x);
-    if (s->per == 1) emit_border(s, body, end, s->x.out, &y);
+    if (!s->grouped) emit_border(s, body, end, s->x.out, &y);
 }
 
 /* Channels per tile. All of them (whole lines, so that memory is read in order) if they are few, or, not of groups, if
@@ -153,7 +156,7 @@ static int64_t choose_chunk(const struct depthwise *s, int lanes) {
     for (int64_t chunk = 128 / step * step; chunk >= 48; chunk -= step) {
         if (channels % chunk == 0) return chunk;
     }
-    if (s->per == 1) return 64;
+    if (!s->grouped) return 64;
     for (int64_t chunk = (64 + step - 1) / step * step; chunk < channels; chunk += step) {
         if (channels % chunk >= lanes) return chunk;
     }
@@ -174,7 +177,7 @@ static void find_outside(const struct depthwise *s, int64_t *out_before, int64_t
 }
 
 static void make_micro(struct depthwise *s) {
-    bool grouped = s->per > 1;
+    bool grouped = s->grouped;
     struct ig_micro micro = {.kind = grouped ? IG_MICRO_GROUPED : IG_MICRO_DEPTHWISE,
                              .name = "depthwise",
                              .dtype = s->c->dtype,
@@ -208,7 +211,7 @@ static void make_micro(struct depthwise *s) {
  * input. */
 static int64_t choose_columns(const struct depthwise *s) {
     enum { DEPTHWISE = 8, LEAST = 4, MOST = 14 };
-    if (s->per == 1) return DEPTHWISE;
+    if (!s->grouped) return DEPTHWISE;
     int64_t left = s->c->target->vector_registers - s->x.taps - 1;
     return left < LEAST ? LEAST : left > MOST ? MOST : left;
 }
@@ -230,7 +233,9 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     }
     s.channels = s.per * c->groups;
     bool fits = lanes % s.per == 0 || (s.inputs == 1 && s.per % lanes == 0 && s.per <= IG_TARGET_MOST_OUTPUTS);
-    if (s.per > 1 && (!fits || s.channels < lanes || s.x.taps > MOST_TAPS)) return false;
+    bool groups = fits && s.channels >= lanes && s.x.taps <= MOST_TAPS;
+    if (s.per > 1 && !groups) return false;
+    s.grouped = s.per > 1 || (groups && x->dtype == c->dtype && s.x.taps > 1 && s.x.stride == 1);
     s.in = ig_contract_view_image(c);
     if (s.in.buffer < 0) return false;
     s.line = c->spatial == 2 ? s.in.stride[0] : constant(&s, 0);
