@@ -5,8 +5,8 @@
 
 int64_t ig_blocks_chunk(enum ig_blocks_form form, int bits) {
     switch (form) {
-    case IG_BLOCKS_LANES: return bits == 4 ? 128 : 64;
-    case IG_BLOCKS_FRAGMENTS: return bits == 4 ? 64 : 32;
+    case IG_BLOCKS_LANES: return bits == 8 ? 64 : 512 / bits;
+    case IG_BLOCKS_FRAGMENTS: return 256 / bits;
     default: return 1;
     }
 }
@@ -20,16 +20,17 @@ int64_t ig_blocks_bytes(enum ig_blocks_form form, int bits, int64_t depth, int64
 
 static struct ig_blocks_place in_lanes(int bits, int64_t chunk, int64_t within) {
     if (bits == 8) return (struct ig_blocks_place){chunk * 64 + within, 0};
-    int64_t nibble = within / 16;
-    return (struct ig_blocks_place){chunk * 64 + within % 16 * 4 + nibble / 2, (int)(nibble % 2) * 4};
+    int64_t code = within / 16, bit = code * bits; /* of a word */
+    return (struct ig_blocks_place){chunk * 64 + within % 16 * 4 + bit / 8, (int)(bit % 8)};
 }
 
 static struct ig_blocks_place in_fragments(int bits, int64_t chunk, int64_t column, int64_t within) {
     int64_t thread = column % 8 * 4 + within % 32 / 8, own = within % 8;
     int64_t at = (chunk * 32 + thread) * 16 + column % 16 / 8 * 8;
     if (bits == 8) return (struct ig_blocks_place){at + own, 0};
-    int64_t nibble = own % 2 * 4 + own / 2;
-    return (struct ig_blocks_place){at + within / 32 * 4 + nibble / 2, (int)(nibble % 2) * 4};
+    int64_t runs = 4 / bits, run = within / 32; /* of a word */
+    int64_t bit = (own % 2 * 4 * runs + run % runs * 4 + own / 2) * bits;
+    return (struct ig_blocks_place){at + run / runs * 4 + bit / 8, (int)(bit % 8)};
 }
 
 struct ig_blocks_place ig_blocks_place(enum ig_blocks_form form, int bits, int64_t depth, int64_t column, int64_t at) {

@@ -45,6 +45,21 @@ static const struct product products[] = {
     {1, 192, 32, 4, 64, NO_ZERO, false, false, INGOT_BF16, INGOT_BF16},
     {3, 300, 19, 4, 32, BYTES, true, false, INGOT_BF16, INGOT_BF16},
     {2, 64, 18, 8, 16, NO_ZERO, false, false, INGOT_BF16, INGOT_F32},
+    {1, 512, 48, 2, 128, NO_ZERO, false, false, INGOT_F32, INGOT_F32},
+    {2, 640, 33, 2, 64, BYTES, false, false, INGOT_F32, INGOT_F16},
+    {3, 333, 17, 2, 32, FLOATS, false, false, INGOT_F32, INGOT_F32},
+    {-1, 300, 35, 2, 48, NO_ZERO, false, false, INGOT_F32, INGOT_BF16},
+    {11, 77, 5, 2, 16, BYTES, true, false, INGOT_F32, INGOT_F32},
+    {1, 1, 1, 2, 16, BYTES, false, false, INGOT_F32, INGOT_F32},
+    {5, 2050, 19, 2, 4096, BYTES, false, false, INGOT_F32, INGOT_F32},
+    {2, 520, 40, 2, 32, BYTES, false, true, INGOT_F32, INGOT_F32},
+    {1, 512, 48, 2, 64, BYTES, false, false, INGOT_F16, INGOT_F16},
+    {17, 384, 24, 2, 128, NO_ZERO, false, false, INGOT_F16, INGOT_F32},
+    {-1, 264, 39, 2, 16, BYTES, false, false, INGOT_F16, INGOT_F16},
+    {3, 328, 32, 2, 32, NO_ZERO, false, false, INGOT_BF16, INGOT_BF16},
+    {40, 136, 18, 2, 999, BYTES, false, false, INGOT_BF16, INGOT_F32},
+    {2, 392, 20, 2, 32, NO_ZERO, false, true, INGOT_F16, INGOT_F16},
+    {1, 140, 24, 2, 32, BYTES, false, true, INGOT_BF16, INGOT_BF16},
     {1, 200, 40, 4, 32, NO_ZERO, false, true, INGOT_F32, INGOT_F32},
     {3, 200, 40, 4, 16, BYTES, false, true, INGOT_F32, INGOT_F32},
     {2, 140, 40, 4, 64, BYTES, true, true, INGOT_F32, INGOT_F32},
@@ -72,6 +87,10 @@ static const struct product products[] = {
     {2, 1600, 40, 8, 64, BYTES, false, false, INGOT_F16, INGOT_F16},
     {5, 1608, 17, 8, 32, CODES_E4M3, false, true, INGOT_F16, INGOT_BF16},
     {1, 3200, 19, 4, 128, BYTES, false, true, INGOT_F16, INGOT_F16},
+    {1, 6400, 33, 2, 128, BYTES, false, false, INGOT_F16, INGOT_F16},
+    {12, 6280, 18, 2, 32, NO_ZERO, false, false, INGOT_BF16, INGOT_F32},
+    {3, 6408, 20, 2, 16, BYTES, false, true, INGOT_F16, INGOT_F16},
+    {9, 6272, 24, 2, 256, NO_ZERO, false, false, INGOT_F16, INGOT_BF16},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -119,7 +138,7 @@ static ig_value hostile_scales(struct ig_graph *g, const int64_t *dims) {
 static void build_product(struct ig_graph *g, const void *argument) {
     const struct product *p = argument;
     int64_t a_dims[] = {p->rows, p->depth}, dims[] = {p->columns, (p->depth + p->block - 1) / p->block},
-            entries[] = {16};
+            entries[] = {1 << p->bits};
     ig_value a = input(g, "a", p->a, 2, a_dims);
     struct ig_blocks b = {.bits = p->bits, .block = p->block, .zero = IG_NO_VALUE, .table = IG_NO_VALUE};
     bool floats = p->zero == CODES_E4M3 || p->zero == CODES_E5M2;
@@ -207,18 +226,39 @@ struct imported {
 };
 
 static const struct imported imported[] = {
-    {NBITS, 4, 3, 200, 17, 32, true, 1},          {NBITS, 4, 1, 128, 40, 64, false, 1},
-    {NBITS, 8, 2, 130, 9, 16, true, 1},           {NBITS, 2, 1, 96, 12, 32, true, 1},
-    {NBITS, 4, 64, 64, 8, 32, false, 0},          {BNB4, 4, 2, 128, 12, 64, false, 1},
-    {BNB4, 4, 2, 100, 5, 64, false, 0},           {PER_TENSOR, 8, 2, 48, 20, 0, true, 1},
-    {PER_COLUMN, 8, 2, 48, 20, 0, true, 1},       {PER_DEPTH, 8, 2, 48, 20, 0, true, 0},
-    {BLOCKED, 8, 3, 100, 20, 32, true, 1},        {BLOCKED, 8, 3, 100, 20, 8, true, 0},
-    {BLOCKED_TURNED, 8, 1, 100, 20, 48, true, 1}, {QKV, 4, 1, 64, 16, 32, true, 1},
-    {MXFP8, 8, 1, 128, 20, 32, false, 2},         {MXFP8, 8, 3, 96, 24, 32, true, 2},
-    {MXFP8_WIDE, 8, 2, 128, 20, 32, false, 2},    {MXFP4, 4, 1, 160, 33, 32, false, 2},
-    {MXFP4, 4, 5, 96, 16, 32, true, 2},           {NVFP4, 4, 1, 128, 24, 16, false, 2},
-    {NVFP4, 4, 4, 80, 20, 16, true, 2},           {NVFP4, 4, 64, 64, 16, 16, false, 0},
+    {NBITS, 4, 3, 200, 17, 32, true, 1},
+    {NBITS, 4, 1, 128, 40, 64, false, 1},
+    {NBITS, 8, 2, 130, 9, 16, true, 1},
+    {NBITS, 2, 1, 96, 12, 32, true, 1},
+    {NBITS, 4, 64, 64, 8, 32, false, 0},
+    {BNB4, 4, 2, 128, 12, 64, false, 1},
+    {BNB4, 4, 2, 100, 5, 64, false, 0},
+    {PER_TENSOR, 8, 2, 48, 20, 0, true, 1},
+    {PER_COLUMN, 8, 2, 48, 20, 0, true, 1},
+    {PER_DEPTH, 8, 2, 48, 20, 0, true, 0},
+    {BLOCKED, 8, 3, 100, 20, 32, true, 1},
+    {BLOCKED, 8, 3, 100, 20, 8, true, 0},
+    {BLOCKED_TURNED, 8, 1, 100, 20, 48, true, 1},
+    {QKV, 4, 1, 64, 16, 32, true, 1},
+    {MXFP8, 8, 1, 128, 20, 32, false, 2},
+    {MXFP8, 8, 3, 96, 24, 32, true, 2},
+    {MXFP8_WIDE, 8, 2, 128, 20, 32, false, 2},
+    {MXFP4, 4, 1, 160, 33, 32, false, 2},
+    {MXFP4, 4, 5, 96, 16, 32, true, 2},
+    {NVFP4, 4, 1, 128, 24, 16, false, 2},
+    {NVFP4, 4, 4, 80, 20, 16, true, 2},
+    {NVFP4, 4, 64, 64, 16, 16, false, 0},
     {MXFP8, 8, 2, 64, 16, 8, false, 0},
+    {NBITS, 2, 3, 1000, 33, 128, false, 1},
+    {NBITS, 2, 70, 64, 8, 32, true, 0},
+    {BLOCKED, 2, 3, 300, 20, 32, true, 1},
+    {BLOCKED, 2, 1, 520, 33, 64, false, 1},
+    {BLOCKED_TURNED, 2, 5, 264, 19, 128, true, 1},
+    {BLOCKED_TURNED, 2, 2, 100, 20, 16, false, 1},
+    {PER_COLUMN, 2, 2, 48, 20, 0, true, 1},
+    {PER_TENSOR, 2, 1, 48, 20, 0, true, 1},
+    {BLOCKED, 4, 2, 100, 20, 32, true, 1},
+    {QKV, 2, 1, 128, 16, 32, true, 1},
 };
 enum { IMPORTED = sizeof imported / sizeof *imported };
 
@@ -264,31 +304,6 @@ static ig_value bnb4(struct ig_graph *g, const struct imported *m, ig_value a) {
     return apply(g, "com.microsoft.MatMulBnb4", in, 3, attributes);
 }
 
-/* DequantizeLinear, and a product; the weight may lie as its transpose. */
-static ig_value dequantized(struct ig_graph *g, const struct imported *m, ig_value a) {
-    static const int64_t turn[] = {1, 0};
-    bool turned = m->form == BLOCKED_TURNED, blocked = turned || m->form == BLOCKED;
-    int axis = turned || m->form == PER_COLUMN ? 1 : 0;
-    int64_t sizes[] = {turned ? m->columns : m->depth, turned ? m->depth : m->columns},
-            scales[2] = {sizes[0], sizes[1]};
-    if (blocked) scales[axis] = (sizes[axis] + m->block - 1) / m->block;
-    ig_value in[] = {codes_of(g, sizes[0], sizes[1], 255, 1), IG_NO_VALUE, IG_NO_VALUE};
-    if (blocked) {
-        in[1] = random_constant(g, INGOT_F32, 2, scales, 2);
-        in[2] = codes_of(g, scales[0], scales[1], 255, 3);
-    } else if (m->form == PER_TENSOR) {
-        in[1] = ig_build_scalar(g, INGOT_F32, 0.125);
-        in[2] = ig_build_scalar_int(g, INGOT_U8, 100);
-    } else {
-        ig_dim flat = number(g, sizes[axis]);
-        in[1] = random_constant(g, INGOT_F32, 1, &sizes[axis], 2);
-        in[2] = ig_build_reshape(g, codes_of(g, 1, sizes[axis], 255, 3), &flat, 1);
-    }
-    const struct ingot_attribute attributes[] = {of_int("axis", axis), of_int("block_size", m->block), {0}};
-    ig_value w = apply(g, "DequantizeLinear", in, 3, attributes);
-    return ig_build_matmul(g, a, turned ? ig_build_transpose(g, w, turn) : w, INGOT_F32);
-}
-
 static ig_value bytes_of(struct ig_graph *g, enum ingot_dtype dtype, const int64_t *dims, int mask, int plus,
                          uint32_t seed) {
     size_t size = (size_t)(dims[0] * dims[1]);
@@ -299,6 +314,34 @@ static ig_value bytes_of(struct ig_graph *g, enum ingot_dtype dtype, const int64
     }
     struct ig_data data = {.bytes = bytes, .size = size};
     return ig_build_constant(g, dtype, 2, dims, &data);
+}
+
+/* DequantizeLinear, and a product; the weight may lie as its transpose. */
+static ig_value dequantized(struct ig_graph *g, const struct imported *m, ig_value a) {
+    static const int64_t turn[] = {1, 0};
+    bool turned = m->form == BLOCKED_TURNED, blocked = turned || m->form == BLOCKED;
+    int axis = turned || m->form == PER_COLUMN ? 1 : 0;
+    int64_t sizes[] = {turned ? m->columns : m->depth, turned ? m->depth : m->columns},
+            scales[2] = {sizes[0], sizes[1]};
+    if (blocked) scales[axis] = (sizes[axis] + m->block - 1) / m->block;
+    bool is_signed = m->bits == 4 || !m->zero;
+    enum ingot_dtype dtype = m->bits == 8 ? INGOT_U8 : m->bits == 4 ? INGOT_I4 : is_signed ? INGOT_I2 : INGOT_U2;
+    int mask = (1 << m->bits) - 1, least = is_signed ? -(1 << (m->bits - 1)) : 0;
+    ig_value in[] = {bytes_of(g, dtype, sizes, mask, least, 1), IG_NO_VALUE, IG_NO_VALUE};
+    if (blocked) {
+        in[1] = random_constant(g, INGOT_F32, 2, scales, 2);
+        in[2] = bytes_of(g, dtype, scales, mask, least, 3);
+    } else if (m->form == PER_TENSOR) {
+        in[1] = ig_build_scalar(g, INGOT_F32, 0.125);
+        in[2] = ig_build_scalar_int(g, dtype, 100 & mask);
+    } else {
+        ig_dim flat = number(g, sizes[axis]);
+        in[1] = random_constant(g, INGOT_F32, 1, &sizes[axis], 2);
+        in[2] = ig_build_reshape(g, bytes_of(g, dtype, (int64_t[]){1, sizes[axis]}, mask, least, 3), &flat, 1);
+    }
+    const struct ingot_attribute attributes[] = {of_int("axis", axis), of_int("block_size", m->block), {0}};
+    ig_value w = apply(g, "DequantizeLinear", in, m->zero ? 3 : 2, attributes);
+    return ig_build_matmul(g, a, turned ? ig_build_transpose(g, w, turn) : w, INGOT_F32);
 }
 
 /* The microscaling formats, and NVFP4: weights, perhaps as their transpose, and scales as they are stored. Scales are around 1; of
@@ -358,8 +401,12 @@ static void count_products(struct ig_job *job, void *argument) {
     build_imported(g, m);
     g = rewrite_by_passes(g, "narrow-weights canonicalize merge-matmul");
     int found = 0;
-    for (ig_node_id id = 0; id < g->nodes.count; id++)
-        found += g->nodes.at[id].op == IG_OP_matmul_blocks;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (n->op != IG_OP_matmul_blocks) continue;
+        assert_int_equal(ig_attr_int(g, n, IG_ATTR_bits), m->bits);
+        found++;
+    }
     assert_int_equal(found, m->products);
 }
 

@@ -1,14 +1,16 @@
 /*
- * Few rows by weights that are codes of 4 or 8 bits, as C (ir/blocks.h: the form IG_BLOCKS_LANES). Lanes are depths, and the
+ * Few rows by weights that are codes of 2, 4 or 8 bits, as C (ir/blocks.h: the form IG_BLOCKS_LANES). Lanes are depths, and the
  * rows of the first operand are read as they lie.
  *
  * Codes of 4 bits are looked up: the 16 values that a column's codes stand for, dequantised, are one vector with AVX-512 and
  * two with AVX2, made anew for each block of the depth; a shift brings the next 16 codes into the lowest bits of the words,
  * and one permutation by them gives the weights, whose upper bits it ignores. So any table costs the same, and the values
- * are exactly those of the reference. Codes of 8 bits are widened, converted and scaled; with AVX2 those of 4 bits too, unless
+ * are exactly those of the reference. Of 2 bits, the four values fill a vector again and again, so that the bits above a code do
+ * not matter, and one vector is enough with AVX2, too. Codes of 8 bits are widened, converted and scaled; with AVX2 those of 4 bits too, unless
  * they have a table, since choosing between two permutations takes longer. Floats of 8 bits are shifted to where f32 has its
  * exponent and fraction, without passing through f32's subnormal numbers, which are slow.
  */
+#include "ir/blocks.h"
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
 
@@ -27,11 +29,16 @@ struct printer {
 };
 
 static int64_t chunk_of(const struct printer *p) {
-    return p->b->bits == 4 ? 128 : 64;
+    return ig_blocks_chunk(IG_BLOCKS_LANES, p->b->bits);
 }
 
 static bool looks_up(const struct printer *p) {
-    return p->b->bits == 4 && (p->lanes == 16 || p->b->table);
+    return p->b->bits == 2 || (p->b->bits == 4 && (p->lanes == 16 || p->b->table));
+}
+
+/* The vectors that hold what a column's codes stand for. */
+static int table_parts(const struct printer *p) {
+    return p->b->bits == 2 ? 1 : p->parts;
 }
 
 static int64_t chunk_count(const struct printer *p) {
@@ -87,7 +94,7 @@ static void print_round(const struct printer *p) {
     ig_text_add(p->text, "}\n");
 }
 
-/* NAME_pick: the entries of a table that the lowest four bits of each word count. */
+/* NAME_pick: the entries of a table, one vector or two, that the lowest bits of each word count. */
 static void print_pick(const struct printer *p) {
     const char *n = p->name;
     if (p->lanes == 16) {
@@ -97,6 +104,11 @@ static void print_pick(const struct printer *p) {
             "#ifdef __clang__\n    return __builtin_ia32_permvarsf512(table, at);\n"
             "#else\n    return __builtin_ia32_permvarsf512_mask(table, at, table, (unsigned short)-1);\n#endif\n}\n",
             n, n, n, n);
+    } else if (table_parts(p) == 1) {
+        ig_text_printf(p->text,
+                       "INLINE %s_v %s_pick(%s_v table, %s_i at) {\n"
+                       "    return __builtin_ia32_permvarsf256(table, at);\n}\n",
+                       n, n, n, n);
     } else {
         ig_text_printf(p->text,
                        "INLINE %s_v %s_pick(%s_v low, %s_v high, %s_i at) {\n"
@@ -170,7 +182,7 @@ static void print_tables(const struct printer *p, int64_t at) {
         ig_text_printf(p->text, "        s%d = %s_scale(scale, %lld + g);\n", c, n, (long long)from);
         if (p->b->zero != INGOT_DTYPE_NONE)
             ig_text_printf(p->text, "        z%d = %s_zero(zero, %lld + g);\n", c, n, (long long)from);
-        for (int part = 0; looks_up(p) && part < p->parts; part++)
+        for (int part = 0; looks_up(p) && part < table_parts(p); part++)
             ig_text_printf(p->text, "        t%d_%d = %s_round((base%d%s) * s%d);\n", c, part, n, part,
                            p->b->zero != INGOT_DTYPE_NONE ? ig_format(p->text->job, " - z%d", c) : "", c);
     }
@@ -181,9 +193,10 @@ static void print_weights(const struct printer *p, int i, int part, int count) {
     const char *n = p->name;
     for (int c = 0; c < p->columns; c++) {
         if (looks_up(p)) {
-            const char *tables =
-                p->parts == 1 ? ig_format(p->text->job, "t%d_0", c) : ig_format(p->text->job, "t%d_0, t%d_1", c, c);
-            ig_text_printf(p->text, "        w%d = %s_pick(%s, x%d_%d >> %d);\n", c, n, tables, c, part, 4 * i);
+            const char *tables = table_parts(p) == 1 ? ig_format(p->text->job, "t%d_0", c)
+                                                     : ig_format(p->text->job, "t%d_0, t%d_1", c, c);
+            ig_text_printf(p->text, "        w%d = %s_pick(%s, x%d_%d >> %d);\n", c, n, tables, c, part,
+                           p->b->bits * i);
         } else {
             if (p->b->bits == 4)
                 ig_text_printf(p->text, "        w%d = __builtin_convertvector((x%d_%d >> %d) & 15, %s_v);\n", c, c,
@@ -204,14 +217,14 @@ static void print_chunk(const struct printer *p, int64_t depths) {
     const char *n = p->name;
     int64_t block = p->b->block;
     int vectors = (int)((depths + VECTOR - 1) / VECTOR);
-    int every = block >= p->b->depth || block % chunk_of(p) == 0 ? 8
+    int every = block >= p->b->depth || block % chunk_of(p) == 0 ? vectors
                 : chunk_of(p) % block == 0                       ? (int)(block / VECTOR)
                                                                  : 1;
     for (int c = 0; c < p->columns; c++) {
         int64_t line = c * chunk_count(p) * 64, next = (c + p->columns) * chunk_count(p) * 64;
-        const char *at = p->b->bits == 4 ? "p / 2" : "p";
+        const char *at = p->b->bits == 2 ? "p / 4" : p->b->bits == 4 ? "p / 2" : "p";
         ig_text_printf(p->text, "        __builtin_prefetch(codes + %lld + %s);\n", (long long)next, at);
-        for (int part = 0; p->b->bits == 4 && part < p->parts; part++)
+        for (int part = 0; p->b->bits < 8 && part < p->parts; part++)
             ig_text_printf(p->text, "        const %s_i x%d_%d = *(const %s_w *)(codes + %lld + %s);\n", n, c, part, n,
                            (long long)line + 4 * p->lanes * part, at);
     }
@@ -245,18 +258,18 @@ static void print_product(const struct printer *p) {
     for (int i = 0; i < p->lanes; i++)
         ig_text_printf(p->text, "%s%d", i ? ", " : "", i);
     ig_text_add(p->text, "};\n    (void)lane;\n");
-    for (int part = 0; looks_up(p) && part < p->parts; part++) {
+    for (int part = 0; looks_up(p) && part < table_parts(p); part++) {
         if (p->b->table)
             ig_text_printf(p->text, "    const %s_v base%d = *(const %s_u *)(table + %d);\n", n, part, n,
                            part * p->lanes);
         else
-            ig_text_printf(p->text, "    const %s_v base%d = __builtin_convertvector(lane + %d, %s_v);\n", n, part,
-                           part * p->lanes - (int)p->b->offset, n);
+            ig_text_printf(p->text, "    const %s_v base%d = __builtin_convertvector((lane & %d) + %d, %s_v);\n", n,
+                           part, (1 << p->b->bits) - 1, part * p->lanes - (int)p->b->offset, n);
     }
     for (int c = 0; c < p->columns; c++) {
         ig_text_printf(p->text, "    %s_v w%d;\n    float s%d%s;\n", n, c, c,
                        p->b->zero != INGOT_DTYPE_NONE ? ig_format(p->text->job, ", z%d", c) : "");
-        for (int part = 0; looks_up(p) && part < p->parts; part++)
+        for (int part = 0; looks_up(p) && part < table_parts(p); part++)
             ig_text_printf(p->text, "    %s_v t%d_%d;\n", n, c, part);
         for (int r = 0; r < p->rows; r++)
             ig_text_printf(p->text, "    %s_v c%d_%d = {0};\n", n, r, c);

@@ -1,5 +1,5 @@
-// Few rows by weights that are codes of 4 or 8 bits (ir/blocks.h: the form IG_BLOCKS_FRAGMENTS). A thread has 16 bytes of a chunk in
-// registers, which are its part of the first operand of four instructions of the tensor cores (of 4 bits; of 8 bits, two), whose
+// Few rows by weights that are codes of 2, 4 or 8 bits (ir/blocks.h: the form IG_BLOCKS_FRAGMENTS). A thread has 16 bytes of a chunk in
+// registers, which are its part of the first operand of four instructions of the tensor cores (of 4 bits; of 8 bits, two; of 2 bits, eight), whose
 // rows are columns of the weights; rows are their columns. Two instructions do a run of 32 depths, of which a thread has eight, of
 // both operands alike.
 //
@@ -8,7 +8,7 @@
 // off. Where blocks are whole runs, sums are scaled, in f32 (LATE): that takes a third of the instructions, and rounds less. Else
 // each weight is, and rounded as in the reference, and so are entries of a table.
 
-constexpr int RUNS = BITS == 4 ? 2 : 1, CHUNK = 32 * RUNS, CHUNKS = (DEPTH + CHUNK - 1) / CHUNK;
+constexpr int RUNS = 8 / BITS, CHUNK = 32 * RUNS, CHUNKS = (DEPTH + CHUNK - 1) / CHUNK;
 constexpr bool WHOLE = BLOCK % CHUNK == 0 || BLOCK == DEPTH; // all runs of a chunk have the same factors
 constexpr bool LATE = !TABLE && (BLOCK % 32 == 0 || BLOCK == DEPTH);
 
@@ -73,7 +73,7 @@ __device__ __forceinline__ float scale_of(const factors &by, int column) {
 
 // For sums. An infinite scale makes NaN, as it does of weights of both signs, or zero; one that no half is small enough for makes 0.
 __device__ __forceinline__ float late_scale(const factors &by, int column) {
-    constexpr float LARGEST = BITS == 4 ? 16 : CODES == U8 ? 256 : CODES == E4M3 ? 448 : 57344;
+    constexpr float LARGEST = CODES == U8 ? 1 << BITS : CODES == E4M3 ? 448 : 57344;
     const float scale = scale_of(by, column);
     return MATH == F16 && fabsf(scale) * LARGEST <= 0x1p-25f ? 0 : fmaf(scale, 0, scale);
 }
@@ -92,9 +92,10 @@ __device__ __forceinline__ unsigned both(unsigned n) {
     return less(twice(0x6400 | n), 0x64006400);
 }
 
-// Weights from the codes of 4 bits in nibbles i and i + 4 of a word.
-__device__ __forceinline__ unsigned from_nibbles(unsigned word, int i, const factors &by, int column, float entry) {
-    const unsigned codes = word >> i * 4 & 0x000f000f;
+// Weights from the i-th codes of both halves of a word.
+__device__ __forceinline__ unsigned from_fields(unsigned word, int i, const factors &by, int column, float entry) {
+    constexpr unsigned MASK = ((1 << BITS) - 1) * 0x10001;
+    const unsigned codes = word >> i * BITS & MASK;
     if constexpr (TABLE) {
         const float low = __shfl_sync(0xffffffff, entry, (int)(codes & 15)),
                     high = __shfl_sync(0xffffffff, entry, (int)(codes >> 16));
@@ -104,8 +105,11 @@ __device__ __forceinline__ unsigned from_nibbles(unsigned word, int i, const fac
     const unsigned zero = OFFSET + (ZERO ? by.zero[column] : 0);
     if constexpr (MATH == F16) {
         // 1024 + 16 c, by a sixteenth, is 64 + c, and saves a shift.
-        if (i % 2 == 1)
-            return scaled(times_less((word >> (i - 1) * 4 & 0x00f000f0) | 0x64006400, 0x2c002c00, both(64 + zero)), by, column);
+        const int within = i * BITS % 8;
+        if (within > 0) {
+            const unsigned high = (word >> i * BITS / 8 * 8 & MASK << within) | 0x64006400, by_power = twice((15 - within) << 10);
+            return scaled(times_less(high, by_power, both((1024 >> within) + zero)), by, column);
+        }
         return scaled(less(codes | 0x64006400, twice(0x6400 + zero)), by, column);
     }
     unsigned pair = less(codes | 0x43004300, twice(0x4300 + OFFSET));
@@ -194,8 +198,9 @@ struct sums {
 #pragma unroll
                 for (int pair = 0; pair < 2; pair++) {
                     const unsigned low = column ? x.z : x.x, high = column ? x.w : x.y;
-                    const unsigned word = BITS == 4 ? (run ? high : low) : p ? high : low;
-                    left[p][column + 2 * pair] = BITS == 4     ? from_nibbles(word, p * 2 + pair, by, column, entry)
+                    const unsigned word = (BITS == 8 ? p : run * BITS / 4) ? high : low;
+                    const int field = (BITS == 2 ? run % 2 * 4 : 0) + p * 2 + pair;
+                    left[p][column + 2 * pair] = BITS < 8      ? from_fields(word, field, by, column, entry)
                                                  : CODES != U8 ? from_floats(word, pair, by, column)
                                                                : from_bytes(word, pair, by, column);
                 }

@@ -141,7 +141,7 @@ void ig_infer_matmul_blocks(struct ig_infer *x) {
     if (acc <= INGOT_DTYPE_NONE || acc >= INGOT_DTYPE_COUNT || !ig_dtype_is_float((enum ingot_dtype)acc) ||
         ig_dtype_is_narrow((enum ingot_dtype)acc))
         ig_infer_fail(x, "unknown type of the result");
-    if (bits != 4 && bits != 8) ig_infer_fail(x, "codes of %lld bits", (long long)bits);
+    if (bits != 2 && bits != 4 && bits != 8) ig_infer_fail(x, "codes of %lld bits", (long long)bits);
     if (block < 1 || block > INT32_MAX) ig_infer_fail(x, "blocks of %lld", (long long)block);
     if (packed < 0 || packed >= IG_BLOCKS_FORMS) ig_infer_fail(x, "unknown form %lld", (long long)packed);
     if (packed && ig_infer_int(x, IG_ATTR_n) < 0) ig_infer_fail(x, "n is negative");

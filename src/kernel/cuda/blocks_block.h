@@ -22,7 +22,7 @@ struct ig_cuda_blocks {
     int ahead;                /* chunks of codes that a thread loads at once; streamed: chunks of a piece */
     bool stream;
     int stages;
-    int bits;                      /* 4 or 8 */
+    int bits;                      /* 2, 4 or 8 */
     int64_t depth, block, columns; /* columns: of scales in memory */
     int offset;
     bool zero, table; /* zero points are bytes */

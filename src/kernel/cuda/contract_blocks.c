@@ -62,7 +62,7 @@ static bool describe(struct blocks *s) {
     bool scaled = b->scale == b->element || b->scale == INGOT_BF16 || b->scale == INGOT_F32;
     if (!halves || c->dtype != INGOT_F32 || !scaled) return false;
     if (depth % OWN != 0 || (b->block % OWN != 0 && b->block < depth) || columns > INT32_MAX / 2) return false;
-    if (b->offset < 0 || b->offset > (b->bits == 4 ? 15 : 255) || (b->table && b->bits != 4)) return false;
+    if (b->offset < 0 || b->offset >= 1 << b->bits || (b->table && b->bits != 4)) return false;
     if (b->zero && (ig_contract_in(c, 3)->dtype != INGOT_U8 || b->codes != INGOT_U8)) return false;
     for (uint32_t i = 1; i < c->node.n_in; i++) {
         if (has(c, i) && buffer_of(c, i) < 0) return false;
@@ -81,12 +81,12 @@ static bool fits_blocks(const struct ig_cuda_blocks *b, int chunks) {
 /* All columns at once by two blocks a multiprocessor, if their sums leave room. Less than LEAST bytes of a tile are under way at once
  * in registers, too, and arrive sooner. More stages than three made kernels of a decoder slower on an H100, two did not. */
 static bool choose_stream(struct blocks *s) {
-    enum { MOST_CHUNKS = 4, WARPS = 8, MOST_COLUMNS = 96, STAGES = 3, LEAST = 24 << 10, LARGEST = 112 << 10 };
+    enum { WARPS = 8, MOST_COLUMNS = 96, STAGES = 3, LEAST = 24 << 10, LARGEST = 112 << 10 };
     struct ig_cuda_blocks *b = s->b;
     int64_t chunks = ceil_div(b->depth, ig_blocks_chunk(IG_BLOCKS_FRAGMENTS, b->bits));
     b->warps_n = 1;
     b->warps_k = WARPS;
-    b->ahead = MOST_CHUNKS;
+    b->ahead = b->bits == 2 ? 2 : 4; /* rows of a piece are in registers */
     while (b->ahead > 1 && (b->ahead * WARPS > chunks || !fits_blocks(b, b->ahead)))
         b->ahead /= 2;
     int64_t bn = ceil_div(ceil_div(b->columns, 2 * IG_CUDA_PROCESSORS), 16) * 16, most = MOST_COLUMNS * 8 / b->bm;
@@ -132,7 +132,7 @@ static void choose(struct blocks *s) {
     b->warps_k = 1;
     while (b->warps_k < most && b->warps_k * 2 <= chunks)
         b->warps_k *= 2;
-    b->ahead = b->bm <= FEW_ROWS ? AHEAD : 2;
+    b->ahead = b->bm > FEW_ROWS ? 2 : b->bits == 2 ? AHEAD / 2 : AHEAD;
     while (b->ahead > 1 && ceil_div(chunks, b->warps_k) <= b->ahead / 2)
         b->ahead /= 2;
     b->bn = 16 * b->warps_n;

@@ -23,14 +23,15 @@ static ig_x mad(struct ig_contract *c, ig_x a, int64_t by, ig_x plus) {
 static ig_x byte_of(struct ig_contract *c, enum ig_blocks_form form, int bits, ig_x n, ig_x p, ig_x *out_shift) {
     int64_t size = ig_blocks_chunk(form, bits);
     ig_x chunks = ig_contract_dim(c, ig_dim_ceil_div(c->graph->dims, c->depth, ig_contract_as_dim(c, size)));
-    ig_x chunk = div(c, p, size), within = mod(c, p, size), own, thread, nibble;
+    ig_x chunk = div(c, p, size), within = mod(c, p, size), own, thread, code;
+    int64_t each = 8 / bits; /* of a byte */
     *out_shift = number(c, 0);
     if (form == IG_BLOCKS_LANES) {
         chunk = ig_x_add(c->k, ig_x_mul(c->k, n, chunks), chunk);
         if (bits == 8) return mad(c, chunk, size, within);
-        nibble = div(c, within, 16);
-        *out_shift = ig_x_mul(c->k, mod(c, nibble, 2), number(c, 4));
-        return ig_x_add(c->k, mad(c, chunk, 64, div(c, nibble, 2)), ig_x_mul(c->k, mod(c, within, 16), number(c, 4)));
+        code = div(c, within, 16);
+        *out_shift = ig_x_mul(c->k, mod(c, code, each), number(c, bits));
+        return ig_x_add(c->k, mad(c, chunk, 64, div(c, code, each)), ig_x_mul(c->k, mod(c, within, 16), number(c, 4)));
     }
     chunk = ig_x_add(c->k, ig_x_mul(c->k, div(c, n, 16), chunks), chunk);
     thread = mad(c, mod(c, n, 8), 4, div(c, mod(c, within, 32), 8));
@@ -38,9 +39,10 @@ static ig_x byte_of(struct ig_contract *c, enum ig_blocks_form form, int bits, i
     ig_x at = ig_x_add(c->k, ig_x_mul(c->k, mad(c, chunk, 32, thread), number(c, 16)),
                        ig_x_mul(c->k, div(c, mod(c, n, 16), 8), number(c, 8)));
     if (bits == 8) return ig_x_add(c->k, at, own);
-    nibble = mad(c, mod(c, own, 2), 4, div(c, own, 2));
-    *out_shift = ig_x_mul(c->k, mod(c, nibble, 2), number(c, 4));
-    return ig_x_add(c->k, at, ig_x_add(c->k, ig_x_mul(c->k, div(c, within, 32), number(c, 4)), div(c, nibble, 2)));
+    int64_t runs = 4 / bits; /* of a word */
+    code = mad(c, mod(c, own, 2), 4 * runs, mad(c, mod(c, div(c, within, 32), runs), 4, div(c, own, 2)));
+    *out_shift = ig_x_mul(c->k, mod(c, code, each), number(c, bits));
+    return ig_x_add(c->k, at, mad(c, div(c, within, 32 * runs), 4, div(c, code, each)));
 }
 
 static ig_x code_at(struct ig_contract *c, enum ig_blocks_form form, int bits, ig_x n, ig_x p) {
@@ -50,7 +52,7 @@ static ig_x code_at(struct ig_contract *c, enum ig_blocks_form form, int bits, i
     ig_x code = ig_x_load(k, c->lower.buffer_of[c->node.in[1]], byte);
     if (bits == 8) return code;
     code = ig_x_cast(k, code, INGOT_I64, false);
-    return ig_x_map2(k, IG_OP_bitand, ig_x_map2(k, IG_OP_shr, code, shift), number(c, 15));
+    return ig_x_map2(k, IG_OP_bitand, ig_x_map2(k, IG_OP_shr, code, shift), number(c, (1 << bits) - 1));
 }
 
 /* A scale or zero point, as f32. */

@@ -90,8 +90,8 @@ static bool find_product(struct weight *w, ig_value v) {
     return read_dims(w, v, w->dims) && w->rank > 0;
 }
 
-/* The element types that codes of 4 bits are kept of. */
-static bool is_nibble(enum ingot_dtype dtype) {
+/* Integers of few bits. */
+static bool is_small_int(enum ingot_dtype dtype) {
     return dtype == INGOT_U4 || dtype == INGOT_I4 || dtype == INGOT_U2 || dtype == INGOT_I2;
 }
 
@@ -124,17 +124,17 @@ static bool find_codes(struct weight *w) {
         if (!one_axis || ig_type_of(w->g, n->in[0])->dtype != INGOT_F32) return false;
         w->table = n->in[0];
         w->codes = n->in[1];
-        while (!is_nibble(ig_type_of(w->g, w->codes)->dtype) && (n = def_of(w, w->codes, IG_OP_cast)))
+        while (!is_small_int(ig_type_of(w->g, w->codes)->dtype) && (n = def_of(w, w->codes, IG_OP_cast)))
             w->codes = n->in[0];
         return ig_type_of(w->g, w->codes)->dtype == INGOT_U4;
     }
     if (!(n = def_of(w, w->codes, IG_OP_cast))) return false;
     w->codes = n->in[0];
     n = def_of(w, w->codes, IG_OP_cast);
-    if (n && is_nibble(ig_type_of(w->g, n->in[0])->dtype)) w->codes = n->in[0];
+    if (n && is_small_int(ig_type_of(w->g, n->in[0])->dtype)) w->codes = n->in[0];
     enum ingot_dtype type = ig_type_of(w->g, w->codes)->dtype;
     if (type == INGOT_F4E2M1) w->table = numbers_of_4_bits(w->g);
-    return type == INGOT_U8 || type == INGOT_I8 || type == INGOT_F4E2M1 || is_float8(type) || is_nibble(type);
+    return type == INGOT_U8 || type == INGOT_I8 || type == INGOT_F4E2M1 || is_float8(type) || is_small_int(type);
 }
 
 /* ---- Scales and zero points by block ----------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static ig_value from_repeats(const struct weight *w, ig_value v, int64_t *out_bl
     int64_t blocks = (w->k + dims[1] - 1) / dims[1];
     ig_value one = n->in[0];
     enum ingot_dtype type = ig_type_of(w->g, one)->dtype;
-    if (is_nibble(type)) one = ig_build_cast(w->g, one, type == INGOT_U4 || type == INGOT_U2 ? INGOT_U8 : INGOT_I8);
+    if (is_small_int(type)) one = ig_build_cast(w->g, one, type == INGOT_U4 || type == INGOT_U2 ? INGOT_U8 : INGOT_I8);
     if (ig_narrow_is_float(type)) one = ig_build_cast(w->g, one, INGOT_BF16);
     if (w->turned) return dims[2] == 1 && dims[0] == w->n * blocks ? shaped(w, one, w->n, blocks) : IG_NO_VALUE;
     if (dims[2] != w->n || dims[0] != blocks) return IG_NO_VALUE;
@@ -320,7 +320,7 @@ static bool keep_narrow(struct ig_rewriter *rw, const struct ig_node *n, const i
     b.codes = plain_codes(&w, &b.offset);
     b.table = w.table;
     enum ingot_dtype type = ig_type_of(w.g, w.codes)->dtype;
-    b.bits = is_nibble(type) || w.table != IG_NO_VALUE ? 4 : 8;
+    b.bits = type == INGOT_U2 || type == INGOT_I2 ? 2 : is_small_int(type) || w.table != IG_NO_VALUE ? 4 : 8;
     if (!read_zero(&w, &b)) return false;
     out_values[0] = ig_build_matmul_blocks(w.g, in[0], &b, (enum ingot_dtype)ig_attr_int(rw->in, n, IG_ATTR_acc));
     return true;

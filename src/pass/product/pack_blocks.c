@@ -21,12 +21,15 @@ static ig_value pad(struct ig_graph *g, ig_value v, int64_t rows, int64_t column
     return ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
 }
 
-/* Joins pairs of codes of 4 bits along an axis of size 2, which goes. */
-static ig_value join_nibbles(struct ig_graph *g, ig_value v, int axis) {
+/* Joins the codes of a byte, the first in the lowest bits, along an axis of size 8 / bits, which goes. */
+static ig_value join_codes(struct ig_graph *g, ig_value v, int axis, int bits) {
     ig_dim one = ig_dim_const(g->dims, 1);
-    ig_value low = ig_build_slice_axis(g, v, axis, ig_dim_const(g->dims, 0), one, 1);
-    ig_value high = ig_build_slice_axis(g, v, axis, one, one, 1), four = ig_build_scalar_int(g, INGOT_U8, 4);
-    ig_value joined = ig_map2(g, IG_OP_bitor, low, ig_map2(g, IG_OP_shl, high, four));
+    ig_value joined = ig_build_slice_axis(g, v, axis, ig_dim_const(g->dims, 0), one, 1);
+    for (int i = 1; i < 8 / bits; i++) {
+        ig_value code = ig_build_slice_axis(g, v, axis, ig_dim_const(g->dims, i), one, 1);
+        code = ig_map2(g, IG_OP_shl, code, ig_build_scalar_int(g, INGOT_U8, i * bits));
+        joined = ig_map2(g, IG_OP_bitor, joined, code);
+    }
     return ig_build_squeeze(g, joined, &axis, 1);
 }
 
@@ -34,7 +37,7 @@ static ig_value pack_lanes(struct ig_graph *g, ig_value codes, int bits, int64_t
     int64_t size = ig_blocks_chunk(IG_BLOCKS_LANES, bits), chunks = (k + size - 1) / size;
     codes = pad(g, codes, n, chunks * size);
     if (bits == 8) return reshape(g, codes, (int64_t[]){n, chunks, 64}, 3);
-    codes = join_nibbles(g, reshape(g, codes, (int64_t[]){n, chunks, 4, 2, 16}, 5), 3);
+    codes = join_codes(g, reshape(g, codes, (int64_t[]){n, chunks, 4, 8 / bits, 16}, 5), 3, bits);
     codes = ig_view_transpose(g, codes, (int64_t[]){0, 1, 3, 2});
     return reshape(g, codes, (int64_t[]){n, chunks, 64}, 3);
 }
@@ -45,9 +48,16 @@ static ig_value pack_fragments(struct ig_graph *g, ig_value codes, int bits, int
     if (bits == 8) {
         codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 4, 8}, 6);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 4, 1, 5});
+    } else if (
+        bits ==
+        2) { /* a word's depths are 32 * r + 2 * j + e0 and more: j tells the codes of a byte, e0 and r the bytes */
+        codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks, 2, 2, 4, 4, 2}, 7);
+        codes = join_codes(g, codes, 5, bits);
+        codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 2, 4, 2}, 8);
+        codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 6, 1, 4, 7, 5});
     } else { /* a word's depths are 4 * e2 + 2 * e1 + e0: bit e1 tells the nibbles of a byte, e0 and e2 the bytes */
         codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks * 8, 2, 2, 2}, 5);
-        codes = join_nibbles(g, codes, 3);
+        codes = join_codes(g, codes, 3, bits);
         codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 4, 2, 2}, 8);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 5, 1, 4, 7, 6});
     }
