@@ -36,6 +36,7 @@ static const struct small cases[] = {
     {INGOT_F16, INGOT_F16, 70, 16, 16, 6, .turned = false},
     {INGOT_F32, INGOT_F32, 1, 1, 1, 1, .turned = false},
     {INGOT_F16, INGOT_F16, -1, -2, 3, 5, .biased = true},
+    {INGOT_F16, INGOT_F16, -1, -2, 20, -3, .turned = true}, /* neither side is known to be short */
     {INGOT_F16, INGOT_F16, -1, 5, 3, -2, .biased = true},
     {INGOT_F16, INGOT_F16, 2, 8, 8, -4, .shared = true},
     {INGOT_F64, INGOT_F64, 2, 7, 3, 40, .turned = false},

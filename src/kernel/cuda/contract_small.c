@@ -49,7 +49,7 @@ static bool applies(struct small *s) {
     s->side = s->by_rows ? c->rows : c->columns;
     s->batch = c->batch;
     bool is_short = ig_contract_const(c, s->side, INT64_MAX) <= SMALL_SIDE;
-    return s->few >= 1 && s->few * s->depth <= (is_short ? MOST_OF_SMALL : MOST_PRODUCTS);
+    return s->few >= 1 && s->few <= (is_short ? MOST_OF_SMALL : MOST_PRODUCTS) / s->depth;
 }
 
 /* ---- Elements ---------------------------------------------------------------------------------------------------- */
