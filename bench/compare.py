@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Latency of Ingot beside ONNX Runtime and OpenVINO: fp32, batch 1, the same inputs, interleaved rounds.
+"""Latency of Ingot beside ONNX Runtime and OpenVINO: batch 1, the same inputs, interleaved rounds.
 
 Every measurement is a process of its own with the same number of threads, so that no pool of one engine spins beside
 another's. Within a process: warm-up, then timed runs for a fixed time; the figure is the median. The table shows the
@@ -22,6 +22,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+PRECISIONS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}  # by OpenVINO's names
 NETWORKS = ["resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121", "bert_base", "vit_b_16", "gpt2"]
 
 
@@ -52,7 +53,7 @@ class Child:
         self.process.wait()
 
 
-def peer_main(engine, model, data, threads, seconds):
+def peer_main(engine, model, data, threads, seconds, precision):
     """Runs in a child process: prints the median latency in ms of one peer on one model."""
     import numpy as np
     import onnx
@@ -86,8 +87,8 @@ def peer_main(engine, model, data, threads, seconds):
         network = core.read_model(model)
         network.reshape({name: list(x.shape) for name, x in inputs})
         compiled = core.compile_model(network, "CPU", {
-            "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32",
-            "PERFORMANCE_HINT": "LATENCY"})
+            "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": PRECISIONS[precision]})
         request = compiled.create_infer_request()
         tensors = [openvino.Tensor(x, shared_memory=True) for _, x in inputs]
 
@@ -106,7 +107,7 @@ def peer_main(engine, model, data, threads, seconds):
 
 def measure_peer(engine, model, data, args):
     out = subprocess.run([sys.executable, __file__, "--peer", engine, str(model), str(data), str(args.threads),
-                          str(args.seconds)], capture_output=True, text=True)
+                          str(args.seconds), args.precision], capture_output=True, text=True)
     if out.returncode:
         print(f"{engine} failed on {model}: {out.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return None
@@ -162,7 +163,7 @@ def compare(folders, peers, args, work):
     for name, folder in folders:
         engine = work / f"{name}.ingot"
         built = subprocess.run([args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine),
-                                "--target", args.target], capture_output=True, text=True)
+                                "--target", args.target, "--precision", args.precision], capture_output=True, text=True)
         if built.returncode:
             print(f"ingot cannot build {name}: {built.stderr.strip()}", file=sys.stderr)
             continue
@@ -208,7 +209,7 @@ def real_models(args, work):
         if not (folder / "test_data_set_0").is_dir():
             continue
         ms = measure_peer("onnxruntime", folder / "model.onnx", folder / "test_data_set_0",
-                          argparse.Namespace(threads=args.threads, seconds=0.2))
+                          argparse.Namespace(threads=args.threads, seconds=0.2, precision=args.precision))
         if ms:
             timed.append((ms, folder))
     timed.sort(key=lambda t: t[0])
@@ -217,13 +218,14 @@ def real_models(args, work):
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
-        engine, model, data, threads, seconds = sys.argv[2:]
-        peer_main(engine, model, data, int(threads), float(seconds))
+        engine, model, data, threads, seconds, precision = sys.argv[2:]
+        peer_main(engine, model, data, int(threads), float(seconds), precision)
         return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ingot", default=str(ROOT / "build" / "ingot"))
     parser.add_argument("--models", type=pathlib.Path, default=ROOT.parent / "shared" / "models")
     parser.add_argument("--target", default="cpu", help="what Ingot builds for; cpu:x86-64-v3 keeps it to AVX2")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="of Ingot and OpenVINO; ONNX Runtime has fp32 alone")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--no-real", action="store_true", help="leave out the small trained models")
     parser.add_argument("--rounds", type=int, default=5)
@@ -247,7 +249,7 @@ def main():
     level = "amx" if "amx_bf16" in machine() else "avx512" if "avx512f" in machine() else "avx2"
     output = args.output or ROOT / "bench" / "results" / f"{datetime.date.today()}-cpu-{level}.md"
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(f"# CPU, fp32, batch 1, {args.threads} threads, {datetime.date.today()}\n\n"
+    output.write_text(f"# CPU, {args.precision}, batch 1, {args.threads} threads, {datetime.date.today()}\n\n"
                       f"Machine: {machine()}. Ingot's target: {args.target}.\n\nCommand: `./dev bench {' '.join(sys.argv[1:])}`\n\n"
                       f"{', '.join(f'{PEERS[p]} {v}' for p, v in versions.items())}; "
                       f"{args.rounds} interleaved rounds of {args.seconds} s, medians.\n\n{text}\n")

@@ -83,6 +83,7 @@ def main():
     parser.add_argument("--samples", type=int, default=4, help="of calibration")
     parser.add_argument("--ingot", default=str(compare.ROOT / "build" / "ingot"))
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--precision", choices=compare.PRECISIONS, default="fp32", help="of what is not quantised")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=5)
