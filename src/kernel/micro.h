@@ -17,7 +17,8 @@ enum ig_micro_kind {
      * elements apart; columns beyond `vectors` vectors are not touched. With `together` steps of the depth together, k is
      * a multiple of these, and b[p*NR + j] is element (p/together*NR + j)*together + p%together. With `segments`, k elements are read at a, then
      * at a + jump, and so on, while b is read contiguously. With `group`, row r lies at r/group*group_stride +
-     * r%group*lda. With `rate`, that many bytes at `next` are prefetched per step of k, since they are needed soon.
+     * r%group*lda. With `rate`, that many bytes at `next` are prefetched per step of k, since they are needed soon; with
+     * `stretches`, a line of each stretch in turns.
      *
      * If it is `listed`, `first` is followed by what IG_MICRO_LIST has made of b.
      */
@@ -129,6 +130,7 @@ struct ig_micro {
     int64_t lda;                 /* GEMM: constant lda; 0: use the argument */
     int64_t prefetch;            /* GEMM: prefetch distance of b in elements; 0: no prefetch */
     int64_t rate;                /* GEMM: see above; 0: there is no `next` */
+    int64_t stretches, stretch;  /* GEMM with tiles and rate: how many there are, bytes between their beginnings */
     int64_t segments, jump;      /* GEMM: see above; segments 0 or 1: a is contiguous */
     int64_t group, group_stride; /* GEMM with constant lda; group 0: none. GROUPED: see above */
     int64_t inputs;              /* GROUPED: see above */

@@ -39,6 +39,17 @@ static void print_configuration(const struct ig_micro *m, struct ig_text *text) 
         m->name, m->name, m->name, m->name, m->together == 4 ? "tdpbusd" : "tdpbf16ps");
 }
 
+/* Prefetches what is due in a step, into the second cache: a line of each stretch in turns. */
+static void print_fetches(const struct ig_micro *m, struct ig_text *text) {
+    if (!m->rate) return;
+    int64_t lines = (m->rate * m->tile_groups * m->together + LINE - 1) / LINE;
+    ig_text_printf(text,
+                   "        for (int i = 0; i < %lld; i++) {\n"
+                   "            __builtin_prefetch(next + stretch * %lld, 0, 2);\n"
+                   "            if (++stretch == %lld) stretch = 0, next += %d;\n        }\n",
+                   (long long)lines, (long long)m->stretch, (long long)m->stretches, LINE);
+}
+
 static void print_block(const struct ig_micro *m, int halves, int vectors, struct ig_text *text) {
     const char *n = m->name;
     int line = 4 * m->nr, step = m->tile_groups * m->together;
@@ -46,9 +57,10 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
         text,
         "static __attribute__((noinline)) void %s_tiles_%dx%d(const %s_a *a, long lda, const %s_b *b, %s_e *c, long "
         "k,\n"
-        "    long first, long second) {\n    const %s_a *low = a + second * lda;\n    %s_e *under = c + second * %d;\n"
-        "    (void)low, (void)under;\n    if (first) {\n",
-        n, halves, vectors, n, n, n, n, n, m->nr);
+        "    long first, long second%s) {\n    const %s_a *low = a + second * lda;\n    %s_e *under = c + second * %d;\n"
+        "    (void)low, (void)under;\n%s    if (first) {\n",
+        n, halves, vectors, n, n, n, m->rate ? ", const char *next" : "", n, n, m->nr,
+        m->rate ? "    long stretch = 0;\n" : "");
     for (int h = 0; h < halves; h++)
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "        %s_zero(%d);\n", n, 2 * h + v);
@@ -71,6 +83,7 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "        %s_add(%d, 5, %d);\n", n, 2 + v, 6 + v);
     }
+    print_fetches(m, text);
     ig_text_add(text, "    }\n");
     if (m->segments > 1)
         ig_text_printf(text, "    a += %lld;\n    low += %lld;\n    b += k * %d;\n    }\n", (long long)m->jump,
@@ -94,8 +107,8 @@ void ig_c_micro_tiles_dispatch(const struct ig_micro *m, struct ig_text *text) {
         if (!(m->vectors >> v & 1)) continue;
         for (int halves = 1; halves <= 2; halves++)
             ig_text_printf(
-                text, "        if (vectors == %d && rows %s %d) %s_tiles_%dx%d(a, lda, b, c, k, first, rows - %d);\n",
-                v, halves == 1 ? "==" : ">", TILE, m->name, halves, v, TILE);
+                text, "        if (vectors == %d && rows %s %d) %s_tiles_%dx%d(a, lda, b, c, k, first, rows - %d%s);\n",
+                v, halves == 1 ? "==" : ">", TILE, m->name, halves, v, TILE, m->rate ? ", next" : "");
     }
     ig_text_add(text, "        return;\n    }\n");
 }

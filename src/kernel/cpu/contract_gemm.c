@@ -276,13 +276,33 @@ static void make_buffers(struct gemm *s) {
 
 /* ---- The micro-kernel -------------------------------------------------------------------------------------------- */
 
-/* While the blocks of a chunk pass over one step of a panel, each prefetches its share of the panel's next step. Of quads,
- * which are small, the processor fetches the next ones by itself, and prefetches would cost a tenth of the time.
+/* The blocks of a chunk that prefetch for the others: as many as there surely are, or usually. */
+static int64_t fetching_blocks(const struct gemm *s) {
+    int64_t most = known(s, s->blocks.count, -1) < 0 ? 4 : 16;
+    return s->chunk_blocks < most ? s->chunk_blocks : most;
+}
+
+/* While the blocks of a chunk pass over one step of a panel, the first ones prefetch a share each of the panel's next step. Of
+ * quads, which are small, the processor fetches the next ones by itself, and prefetches would cost a tenth of the time.
  * Returns this share in bytes per element of depth. */
 static int64_t fetch_rate(const struct gemm *s) {
-    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || s->p.tile_groups || is_of_quads(s)) return 0;
-    int64_t rate = (s->p.nr * s->b_element + s->chunk_blocks - 1) / s->chunk_blocks;
+    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || is_of_quads(s)) return 0;
+    int64_t blocks = fetching_blocks(s), rate = (s->p.nr * s->b_element + blocks - 1) / blocks;
     return (rate + 3) / 4 * 4;
+}
+
+/* Tiles wait for memory more than for anything else. A core has few buffers for lines that it asks for itself; the second cache
+ * has more for those that it expects, but looks some lines ahead in each page only. So lines of all pages of a step are asked
+ * for in turns. */
+static int64_t stretches(const struct gemm *s) {
+    enum { PAGE = 4096 };
+    int64_t pages = s->step * s->p.nr * s->b_element / PAGE;
+    return !s->p.tile_groups ? 0 : pages < 1 ? 1 : pages;
+}
+
+static int64_t whole_lines(int64_t bytes, int64_t parts) {
+    int64_t lines = (bytes + 63) / 64;
+    return (lines + parts - 1) / parts * 64;
 }
 
 static void make_micro(struct gemm *s) {
@@ -299,6 +319,10 @@ static void make_micro(struct gemm *s) {
     micro.lda = lda > 0 ? lda : 0;
     /* Panels from memory are prefetched by the preceding blocks, or else two kilobytes ahead of their use. */
     micro.rate = fetch_rate(s);
+    if (micro.rate && stretches(s)) {
+        micro.stretches = stretches(s);
+        micro.stretch = whole_lines(s->step * s->p.nr * s->b_element, micro.stretches);
+    }
     if (s->columns_first && !s->copy_b && micro.rate == 0 && !micro.listed) micro.prefetch = 2048 / s->b_element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
     struct ig_micro list = {.kind = IG_MICRO_LIST, .name = "list", .dtype = s->c->dtype, .nr = s->p.nr};
@@ -328,7 +352,11 @@ static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_blo
     int64_t rate = fetch_rate(s);
     if (rate == 0) return (struct ig_call_arg){-1, num(s, 0)}; /* not passed */
     ig_x at = b_position(s, ig_x_add(s->k, depth_at, num(s, s->step)));
-    at = ig_x_add(s->k, at, ig_x_mul(s->k, nth_block, num(s, rate * s->step / s->b_element)));
+    int64_t share = rate * s->step;
+    if (stretches(s)) share = whole_lines(share, stretches(s)); /* of each */
+    /* What others ask for again is in the cache already. */
+    nth_block = ig_x_min(s->k, nth_block, num(s, fetching_blocks(s) - 1));
+    at = ig_x_add(s->k, at, ig_x_mul(s->k, nth_block, num(s, share / s->b_element)));
     return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], at};
 }
 
