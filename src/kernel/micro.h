@@ -151,4 +151,16 @@ static inline int ig_micro_lanes(const struct ig_target *target, enum ingot_dtyp
     return target->vector_bytes / (wide ? 8 : 4);
 }
 
+/* Groups of steps of the depth that a tile of AMX takes at once: a whole part of `groups`, at most 16; 0 if tiles would be
+ * rather empty (a quarter of their rate is above that of vectors). */
+static inline int ig_micro_tile_groups(int64_t groups) {
+    enum { MOST = 16 };
+    int64_t steps = (groups + MOST - 1) / MOST;
+    if (groups <= 0) return 0;
+    while (groups % steps)
+        steps++;
+    int64_t each = groups / steps;
+    return 4 * each >= (groups < MOST ? groups : MOST) ? (int)each : 0;
+}
+
 #endif

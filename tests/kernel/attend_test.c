@@ -356,6 +356,15 @@ static void test_processor(void **state) {
     check_graphs_for_cpu(all, count);
 }
 
+/* Tiles of AMX, where the machine has them; else the plain schedule. */
+static void test_processor_half(void **state) {
+    struct graph_case all[2 * N_CASES];
+    (void)state;
+    int count = add_cases(all, INGOT_BF16, 3e-2, 0);
+    count += add_cases(all + count, INGOT_BF16, 3e-2, GRAPH_POISON);
+    check_graphs_for_cpu(all, count);
+}
+
 static void test_half(void **state) {
     struct graph_case all[3 * N_CASES];
     (void)state;
@@ -493,9 +502,11 @@ static void test_few(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_single),      cmocka_unit_test(test_half),     cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_partial),     cmocka_unit_test(test_windows),  cmocka_unit_test(test_few),
+        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles),
+        cmocka_unit_test(test_processor),   cmocka_unit_test(test_processor_half),
+        cmocka_unit_test(test_single),      cmocka_unit_test(test_half),
+        cmocka_unit_test(test_choices),     cmocka_unit_test(test_partial),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,16 +13,11 @@ static int rows_in_registers(const struct ig_target *target, int vectors) {
 }
 
 int ig_columns_tile_groups(const struct ig_contract *c, const struct ig_columns *p, int64_t run) {
-    enum { MOST = 16 };
-    int64_t groups = run / c->together, rows = known(c, c->rows, MOST);
-    if (c->target->isa != IG_ISA_AMX || c->together == 1 || run % c->together || groups == 0) return 0;
+    enum { LEAST_ROWS = 16 };
+    int64_t groups = run / c->together, rows = known(c, c->rows, LEAST_ROWS);
+    if (c->target->isa != IG_ISA_AMX || c->together == 1 || run % c->together) return 0;
     if (!c->packed && !c->interleaves) return 0;
-    if (p->nr > 2 * p->lanes || rows < MOST) return 0;
-    int64_t steps = (groups + MOST - 1) / MOST;
-    while (groups % steps)
-        steps++;
-    int64_t each = groups / steps;
-    return 4 * each >= (groups < MOST ? groups : MOST) ? (int)each : 0;
+    return p->nr > 2 * p->lanes || rows < LEAST_ROWS ? 0 : ig_micro_tile_groups(groups);
 }
 
 void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {

@@ -5,9 +5,9 @@
  * Guarantees: nothing is rewritten. The graph is marked, and so are those that later passes derive from it.
  *
  * It also decides which attentions qualify: on GPUs, those whose queries, keys and values lie in memory in the form
- * that the kernel (kernel/cuda/attend/attend.c) copies, as rows of 16-byte pieces; on CPUs those in f32 of several queries.
- * Otherwise the two products and the softmax between them stay separate regions. These conditions are about profit
- * only: kernels handle any attention.
+ * that the kernel (kernel/cuda/attend/attend.c) copies, as rows of 16-byte pieces; on CPUs those of several queries, in f32,
+ * or in bf16 where AMX has tiles for it. Otherwise the two products and the softmax between them stay separate regions.
+ * These conditions are about profit only: kernels handle any attention.
  */
 #include "pass/fuse/attend.h"
 
@@ -18,6 +18,7 @@ enum { MOST_DEPTH = 128 }; /* elements per head */
 struct attends {
     struct ig_graph *g;
     const bool *stored;
+    const struct ig_target *target;
     bool is_cuda;
 };
 
@@ -99,6 +100,16 @@ static bool pays_on_cpu(const struct attends *s, const struct ig_node *scores, c
     return depth <= MOST_SIZE && columns <= MOST_SIZE && hi >= LEAST_QUERIES;
 }
 
+/* In bf16, whole tiles of AMX are wanted. */
+static bool suits_processor(const struct attends *s, enum ingot_dtype dtype, const struct ig_node *scores) {
+    enum { LEAST_DEPTH = 16 };
+    const struct ig_type *q = ig_type_of(s->g, scores->in[0]);
+    int64_t depth;
+    if (dtype == INGOT_F32) return true;
+    if (ig_target_together(s->target, dtype, dtype) != 2) return false;
+    return known(s, q->dim[q->rank - 1], &depth) && depth % LEAST_DEPTH == 0;
+}
+
 static bool pays(const struct attends *s, const struct ig_attend *a) {
     const struct ig_node *scores = &s->g->nodes.at[a->scores], *product = &s->g->nodes.at[a->product];
     enum ingot_dtype dtype = ig_type_of(s->g, scores->in[0])->dtype;
@@ -106,7 +117,7 @@ static bool pays(const struct attends *s, const struct ig_attend *a) {
     if (!is_plain_product(s, scores) || !is_plain_product(s, product)) return false;
     if (ig_type_of(s->g, product->in[0])->dtype != dtype) return false;
     if (!same_rows(ig_type_of(s->g, product->in[0]), ig_type_of(s->g, product->out))) return false;
-    if (!s->is_cuda) return dtype == INGOT_F32 && pays_on_cpu(s, scores, product);
+    if (!s->is_cuda) return suits_processor(s, dtype, scores) && pays_on_cpu(s, scores, product);
     return is_heads(s, scores->in[0], 0, dtype) && is_heads(s, scores->in[1], 1, dtype) &&
            is_heads(s, product->in[1], 0, dtype);
 }
@@ -122,7 +133,8 @@ static bool overlaps(const struct ig_attend *const *found, const struct ig_atten
 const struct ig_attend **ig_find_attends(struct ig_graph *g, const uint32_t *uses, const bool *stored,
                                          const struct ig_pass_options *options) {
     if (!options->target) return NULL;
-    struct attends s = {.g = g, .stored = stored, .is_cuda = ig_target_is_cuda(options->target)};
+    struct attends s = {
+        .g = g, .stored = stored, .target = options->target, .is_cuda = ig_target_is_cuda(options->target)};
     uint32_t count = g->nodes.count;
     const struct ig_attend **found = IG_NEW_ARRAY(g->job, const struct ig_attend *, count + 1);
     for (ig_node_id id = 0; id < count; id++) {
