@@ -184,8 +184,18 @@ static ig_dim both(struct ig_loops *k, ig_dim a, ig_dim b, bool larger) {
     return larger ? ig_dim_max(k->dims, a, b) : ig_dim_min(k->dims, a, b);
 }
 
+/* Is x a byte, perhaps as a wider integer? */
+static bool is_byte(const struct ig_loops *k, ig_x x, enum ingot_dtype *out_dtype) {
+    while (k->x.at[x].kind == IG_X_CAST && !ig_dtype_is_float(k->x.at[x].dtype) &&
+           ingot_dtype_size(k->x.at[x].dtype) > 1)
+        x = k->x.at[x].args[0];
+    *out_dtype = k->x.at[x].dtype;
+    return *out_dtype == INGOT_U8 || *out_dtype == INGOT_I8;
+}
+
 static void atom_bounds(struct ig_loops *k, ig_x x, ig_dim *lo, ig_dim *hi) {
     struct ig_x_node n = k->x.at[x];
+    enum ingot_dtype byte;
     ig_dim one = ig_dim_const(k->dims, 1), zero = ig_dim_const(k->dims, 0);
     ig_dim a_lo, a_hi, b_lo, b_hi;
     *lo = *hi = IG_DIM_NONE;
@@ -196,6 +206,9 @@ static void atom_bounds(struct ig_loops *k, ig_x x, ig_dim *lo, ig_dim *hi) {
     } else if (n.kind == IG_X_CAST && k->x.at[n.args[0]].dtype == INGOT_BOOL) {
         *lo = zero;
         *hi = one;
+    } else if (n.kind == IG_X_CAST && is_byte(k, x, &byte)) {
+        *lo = ig_dim_const(k->dims, byte == INGOT_U8 ? 0 : -128);
+        *hi = ig_dim_const(k->dims, byte == INGOT_U8 ? 255 : 127);
     } else if (n.kind == IG_X_SELECT) {
         ig_x_bounds(k, n.args[1], &a_lo, &a_hi);
         ig_x_bounds(k, n.args[2], &b_lo, &b_hi);

@@ -80,6 +80,32 @@ static void check_parts(struct ig_job *job, void *argument) {
     assert_int_equal(ig_x_mod(k, x, ig_x_index(k, 64)), rest);
 }
 
+static void check_range(struct ig_loops *k, ig_x x, int64_t lo, int64_t hi) {
+    ig_dim from, to;
+    ig_x_bounds(k, x, &from, &to);
+    assert_int_equal(from, ig_dim_const(k->dims, lo));
+    assert_int_equal(to, ig_dim_const(k->dims, hi));
+}
+
+/* A byte from memory has bounds, in whatever integer it is; what was cut off to be a byte has not got those of the whole. */
+static void check_bytes(struct ig_job *job, void *argument) {
+    (void)argument;
+    struct ig_loops *k = ig_loops_create(job, ig_dims_create(job));
+    ig_x at = ig_x_free_var(k, ig_dim_const(k->dims, 9));
+    ig_x load = ig_x_load(k, ig_loops_local(k, INGOT_U8, 9, "bytes"), at);
+    ig_x wide = ig_x_cast(k, ig_x_cast(k, load, INGOT_I32, false), INGOT_I64, false);
+    check_range(k, wide, 0, 255);
+    check_range(k, ig_x_sub(k, ig_x_index(k, 7), wide), -248, 7);
+    load = ig_x_load(k, ig_loops_local(k, INGOT_I8, 9, "signed"), at);
+    check_range(k, ig_x_cast(k, load, INGOT_I64, false), -128, 127);
+    load = ig_x_load(k, ig_loops_local(k, INGOT_I32, 9, "words"), at);
+    ig_x cut = ig_x_cast(k, load, INGOT_I8, false);
+    check_range(k, ig_x_cast(k, cut, INGOT_I64, false), -128, 127);
+    ig_dim lo, hi;
+    ig_x_bounds(k, ig_x_cast(k, load, INGOT_I64, false), &lo, &hi);
+    assert_true(lo == IG_DIM_NONE && hi == IG_DIM_NONE);
+}
+
 static void run(void (*check)(struct ig_job *job, void *argument)) {
     struct ig_job job;
     struct ingot_error error = {0};
@@ -98,7 +124,13 @@ static void test_parts(void **state) {
     run(check_parts);
 }
 
+static void test_bytes(void **state) {
+    (void)state;
+    run(check_bytes);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,6 +289,38 @@ static void test_embedding(void **state) {
     ig_job_deinit(&job);
 }
 
+/* A byte that is an index stays a byte in memory, also where the gathered elements are an operand of a product. */
+static const char table[] = "graph {\n"
+                            "  input %0 \"x\": f32[n,8]\n"
+                            "  input %1 \"w\": f32[8,8]\n"
+                            "  input %2 \"table\": f32[256]\n"
+                            "  %3 = matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[n,8]\n"
+                            "  %4 = cast(%3) {to=u8, saturate=1}: u8[n,8]\n"
+                            "  %5 = cast(%4) {to=i32, saturate=0}: i32[n,8]\n"
+                            "  %6 = gather(%2, %5) {axis=0}: f32[n,8]\n"
+                            "  %7 = matmul(%6, %1) {acc=f32, packed=0, n=0, math=0}: f32[n,8]\n"
+                            "  output \"y\" = %7\n"
+                            "}\n";
+
+static void check_table(struct ig_job *job, void *argument) {
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), table, strlen(table));
+    struct ig_pass_options options = {0};
+    (void)argument;
+    g = ig_pass_fuse(g, &options);
+    ig_graph_verify(g, "fuse");
+    check_order(g);
+    assert_true(g->regions.count >= 2);
+    assert_int_equal(ig_type_of(g, g->regions.at[0].outputs.at[0])->dtype, INGOT_U8);
+}
+
+static void test_table(void **state) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_table, NULL, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
 /* The halves of a rotated pair are computed as they are stored, also rounded; a part that another kernel reads is not. */
 static const char rotation[] = "graph {\n"
                                "  input %0 \"x\": f32[n,4]\n"
@@ -424,8 +456,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_views),
         cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue),  cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding), cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_square),   cmocka_unit_test(test_gate),      cmocka_unit_test(test_caches),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_concat),   cmocka_unit_test(test_square),    cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

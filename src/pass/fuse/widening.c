@@ -41,7 +41,9 @@ bool *ig_find_widening(struct ig_graph *g) {
         bool passes_on = bytes[id] || (family == IG_FAMILY_VIEW && n->op != IG_OP_concat);
         bool element = family == IG_FAMILY_MAP || family == IG_FAMILY_ROW;
         for (uint32_t i = 0; i < n->n_in; i++) {
-            if (n->in[i] != IG_NO_VALUE && (passes_on ? other[n->out] : !element)) other[n->in[i]] = true;
+            bool index = n->op == IG_OP_gather && i == 1; /* it is computed where elements are gathered */
+            if (n->in[i] == IG_NO_VALUE || index) continue;
+            if (passes_on ? other[n->out] : !element) other[n->in[i]] = true;
         }
     }
     return widens;
