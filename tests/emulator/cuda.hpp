@@ -327,6 +327,11 @@ EMULATED static void ptx_dp4a_s32_u32(int &to, unsigned a, unsigned b, int sum) 
 EMULATED static void ptx_dp4a_s32_s32(int &to, unsigned a, unsigned b, int sum) {
     to = emulated_dot<signed char, signed char>(a, b, sum);
 }
+EMULATED static void ptx_lop3_b32(unsigned &to, unsigned a, unsigned b, unsigned c, int table) {
+    to = 0;
+    for (int i = 0; i < 32; i++)
+        to |= (unsigned)(table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;
+}
 /* Products of halves are exact in f32; the results of templates' differences too. */
 EMULATED static void ptx_mul_rn_f16x2(unsigned &to, unsigned a, unsigned b) {
     to = emulated_to_f16(emulated_f16(a >> 16) * emulated_f16(b >> 16)) << 16 |

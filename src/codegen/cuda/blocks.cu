@@ -60,6 +60,13 @@ __device__ __forceinline__ unsigned less(unsigned a, unsigned b) {
     return word;
 }
 
+// a & b | c by one instruction: the compiler takes two where b and c are constants.
+__device__ __forceinline__ unsigned masked(unsigned a, unsigned b, unsigned c) {
+    unsigned word;
+    asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(word) : "r"(a), "r"(b), "r"(c), "n"(0xea));
+    return word;
+}
+
 // a * b - c of halves, where that is exact.
 __device__ __forceinline__ unsigned times_less(unsigned a, unsigned b, unsigned c) {
     unsigned word;
@@ -95,8 +102,8 @@ __device__ __forceinline__ unsigned both(unsigned n) {
 // Weights from the i-th codes of both halves of a word.
 __device__ __forceinline__ unsigned from_fields(unsigned word, int i, const factors &by, int column, float entry) {
     constexpr unsigned MASK = ((1 << BITS) - 1) * 0x10001;
-    const unsigned codes = word >> i * BITS & MASK;
     if constexpr (TABLE) {
+        const unsigned codes = word >> i * BITS & MASK;
         const float low = __shfl_sync(0xffffffff, entry, (int)(codes & 15)),
                     high = __shfl_sync(0xffffffff, entry, (int)(codes >> 16));
         const float zero = ZERO ? (float)(int)by.zero[column] : 0, scale = scale_of(by, column);
@@ -107,12 +114,12 @@ __device__ __forceinline__ unsigned from_fields(unsigned word, int i, const fact
         // 1024 + 16 c, by a sixteenth, is 64 + c, and saves a shift.
         const int within = i * BITS % 8;
         if (within > 0) {
-            const unsigned high = (word >> i * BITS / 8 * 8 & MASK << within) | 0x64006400, by_power = twice((15 - within) << 10);
+            const unsigned high = masked(word >> i * BITS / 8 * 8, MASK << within, 0x64006400), by_power = twice((15 - within) << 10);
             return scaled(times_less(high, by_power, both((1024 >> within) + zero)), by, column);
         }
-        return scaled(less(codes | 0x64006400, twice(0x6400 + zero)), by, column);
+        return scaled(less(masked(word >> i * BITS, MASK, 0x64006400), twice(0x6400 + zero)), by, column);
     }
-    unsigned pair = less(codes | 0x43004300, twice(0x4300 + OFFSET));
+    unsigned pair = less(masked(word >> i * BITS, MASK, 0x43004300), twice(0x4300 + OFFSET));
     if constexpr (ZERO) pair = less(pair, both(by.zero[column]));
     return scaled(pair, by, column);
 }
@@ -163,14 +170,16 @@ struct rows_of_block {
         line = lda * 2;
         left = (rows - first < BM ? (int)(rows - first) : (int)BM) - threadIdx.x % 32 / 4;
     }
-    // Of row 8n and the thread's; zeros where there is nothing.
-    __device__ __forceinline__ elements load(int n, int chunk, int run) const {
-        const int depth = chunk * CHUNK + run * 32 + threadIdx.x % 4 * 8;
+    // Of row 8n and the thread's, a run that begins at depth `first` + `further`, a constant. Behind the last depth, which only
+    // what is CHECKED reaches, it is zero. For rows that do not exist the last one stands, whose results are not stored.
+    template <bool CHECKED> __device__ __forceinline__ elements load(int n, int first, int further) const {
+        const int depth = first + threadIdx.x % 4 * 8;
+        const char *const at = from + min(n * 8, left - 1) * line + (long long)depth * 2;
         elements x = {{0, 0, 0, 0}};
-        if (n * 8 < left && depth < DEPTH)
+        if (!CHECKED || depth + further < DEPTH)
             asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(x.words[0]), "=r"(x.words[1]), "=r"(x.words[2]), "=r"(x.words[3])
-                         : "l"(from + n * 8 * line + depth * 2));
+                         : "l"(at + further * 2));
         return x;
     }
 };

@@ -65,7 +65,7 @@ struct rows_of_chunk {
     const rows_of_block &all;
     int chunk;
     __device__ __forceinline__ elements of(int n, int run) const {
-        return all.load(n, chunk, run);
+        return all.template load<true>(n, chunk * CHUNK, run * 32);
     }
 };
 

@@ -4,6 +4,7 @@
 
 constexpr int BLOCKS = (DEPTH + BLOCK - 1) / BLOCK, PIECE_DEPTH = PIECE / 512 * CHUNK;
 constexpr int SCALE_LINE = 16 * SCALE_BYTES;
+constexpr bool ENDS = DEPTH % PIECE_DEPTH != 0; // does a piece reach behind the last depth?
 
 struct weights {
     const char *codes, *scales, *zeros;
@@ -39,7 +40,7 @@ struct factors_of_chunk {
         for (int column = 0; column < 2; column++) {
             const int own = threadIdx.x % 32 / 4 + column * 8;
             f.scale[column] = f.zero[column] = 0;
-            if (depth + within >= DEPTH) continue;
+            if (ENDS && depth + within >= DEPTH) continue;
             const unsigned scale = memory + PIECE + row * SCALE_LINE + own * SCALE_BYTES;
             if constexpr (SCALE_BYTES == 4) {
                 asm volatile("ld.shared.b32 %0, [%1];" : "=r"(f.scale[column]) : "r"(scale));
@@ -74,7 +75,7 @@ struct rows_of_piece {
             for (int n = 0; n < BM / 8; n++)
 #pragma unroll
                 for (int run = 0; run < RUNS; run++)
-                    x[u][n][run] = all.load(n, piece * (PIECE / 512) + u, run);
+                    x[u][n][run] = all.template load<ENDS>(n, piece * PIECE_DEPTH, u * CHUNK + run * 32);
     }
 };
 struct rows_of_chunk {
@@ -105,7 +106,7 @@ __device__ __forceinline__ void multiply(float *tile, const void *a, long long l
             wait(now.barrier(), now.parity);
 #pragma unroll
             for (int u = 0; u < PIECE / 512; u++) {
-                if (u * 512 >= now.bytes()) break;
+                if (ENDS && u * 512 >= now.bytes()) break;
                 c.add(load_codes(now.memory() + u * 512 + threadIdx.x % 32 * 16),
                       factors_of_chunk{now.memory(), now.piece * PIECE_DEPTH, u}, rows_of_chunk{held.x[u]}, entry);
             }

@@ -78,7 +78,19 @@ static bool fits_blocks(const struct ig_cuda_blocks *b, int chunks) {
     return b->block >= b->depth || b->block % depth == 0 || depth % b->block == 0;
 }
 
-/* All columns at once by two blocks a multiprocessor, if their sums leave room. Less than LEAST bytes of a tile are under way at once
+/* Columns of a tile, at most `most`: two blocks a multiprocessor take tiles in turns, with as few columns in all turns as can be. */
+static int choose_columns(int64_t columns, int64_t most) {
+    int64_t best = 16, least = INT64_MAX;
+    for (int64_t bn = 16; bn <= most; bn += 16) {
+        int64_t taken = ceil_div(ceil_div(columns, bn), 2 * IG_CUDA_PROCESSORS) * bn;
+        if (taken > least) continue;
+        least = taken;
+        best = bn;
+    }
+    return (int)best;
+}
+
+/* All columns at once, if the sums of their tiles leave room. Less than LEAST bytes of a tile are under way at once
  * in registers, too, and arrive sooner. More stages than three made kernels of a decoder slower on an H100, two did not. */
 static bool choose_stream(struct blocks *s) {
     enum { WARPS = 8, MOST_COLUMNS = 96, STAGES = 3, LEAST = 24 << 10, LARGEST = 112 << 10 };
@@ -89,8 +101,7 @@ static bool choose_stream(struct blocks *s) {
     b->ahead = b->bits == 2 ? 2 : 4; /* rows of a piece are in registers */
     while (b->ahead > 1 && (b->ahead * WARPS > chunks || !fits_blocks(b, b->ahead)))
         b->ahead /= 2;
-    int64_t bn = ceil_div(ceil_div(b->columns, 2 * IG_CUDA_PROCESSORS), 16) * 16, most = MOST_COLUMNS * 8 / b->bm;
-    b->bn = (int)(bn < most ? bn : most);
+    b->bn = choose_columns(b->columns, MOST_COLUMNS * 8 / b->bm);
     b->stages = STAGES;
     bool large = chunks * ig_blocks_bytes(IG_BLOCKS_FRAGMENTS, b->bits, 1, b->bn) >= LEAST;
     return large && fits_blocks(b, b->ahead) && ig_cuda_blocks_shared(b) <= LARGEST;
