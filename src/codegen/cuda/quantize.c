@@ -1,9 +1,10 @@
 /*
  * Quantisation without conversions, which multiprocessors do a quarter as many of as sums and products, and without divisions:
  *
- *   - A number that is rounded, moved by a zero point and saturated to a byte is bounded first, since the bounds are whole; then it
- *     is rounded by adding 3 * 2^22, behind which it stands in the lowest bits.
- *   - The same, made a number again, stays a float: bounded, and rounded by adding and subtracting that.
+ *   - A number that is rounded, moved by a zero point and saturated to a byte is multiplied by the least f32, 2^-149, and so rounded to
+ *     a multiple of that, which stands as an integer in its bits; what it is moved by is added before it is rounded, if that is even.
+ *     The instruction also makes NaN and what is negative 0. Those that pack bytes saturate at the other end.
+ *   - The same, made a number again, is one in 32 bits in between.
  *   - The quotient by a constant that is quantised then is a product with the reciprocal, corrected by its remainder.
  *
  * Results are the same, bit by bit. With y = RN(1/c) the quotient q = RN(x y) is off by at most one unit in the last place if
