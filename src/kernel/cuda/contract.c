@@ -720,6 +720,19 @@ static void emit_ahead(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lan
     c->ahead = ahead;
 }
 
+/* What the sums begin with, and how many columns that has from the tile's first one on, as arguments of gemm::multiply. The copies of a
+ * thread's columns are of two or more. */
+static const char *start_of(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    ig_value begun, start = ig_contract_start(c, &begun);
+    if (start == IG_NO_VALUE || !ig_dim_divides(k->dims, constant(s, 2), c->columns)) return "";
+    c->begun = begun;
+    ig_x left = s->g->whole_columns ? num(s, s->g->bn) : ig_x_sub(k, dim(s, c->columns), s->first_column);
+    return ig_format(k->job, ", %s + @%u, @%u", k->buffers.at[c->lower.buffer_of[start]].name,
+                     (unsigned)s->first_column, (unsigned)left);
+}
+
 /* With a producer, each thread runs the epilogue on its own sums. */
 static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
@@ -729,8 +742,8 @@ static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
     emit_ahead(s, body, warp, lane);
     ig_s_text(k, body,
-              ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u);", (unsigned)tile,
-                        (unsigned)dim(s, s->c->depth)));
+              ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u%s);", (unsigned)tile,
+                        (unsigned)dim(s, s->c->depth), start_of(s)));
     emit_own(s, body, warp, lane);
     s->c->ahead = NULL;
 }

@@ -34,8 +34,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     bool integers = g->math == IG_CUDA_I8;
     ig_text_printf(text, "enum { FMA, TF32, F16, BF16, I8, F8, MATH = %d };\n", (int)g->math);
-    ig_text_printf(text, "typedef %s total;\ntypedef %s totals;\n", integers ? "int" : "float",
-                   integers ? "int4" : "float4");
+    const char *total = integers ? "int" : "float";
+    ig_text_printf(text, "typedef %s total;\ntypedef %s2 two_totals;\ntypedef %s4 totals;\n", total, total, total);
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
