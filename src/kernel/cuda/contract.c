@@ -728,6 +728,7 @@ static const char *start_of(struct gemm *s) {
     ig_value begun, start = ig_contract_start(c, &begun);
     if (start == IG_NO_VALUE || !ig_dim_divides(k->dims, constant(s, 2), c->columns)) return "";
     c->begun = begun;
+    s->g->begun = true;
     ig_x left = s->g->whole_columns ? num(s, s->g->bn) : ig_x_sub(k, dim(s, c->columns), s->first_column);
     return ig_format(k->job, ", %s + @%u, @%u", k->buffers.at[c->lower.buffer_of[start]].name,
                      (unsigned)s->first_column, (unsigned)left);

@@ -366,7 +366,7 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth, con
     const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / (unsigned)stride(), before = tiles * (unsigned)steps;
     place p = {before % STAGES, before / STAGES & 1};
     unsigned last = 0;
-    if (start) c.begin_with(start, left);
+    if constexpr (BEGUN) c.begin_with(start, left);
     else c.clear();
     if constexpr (TURNS > 0) {
         constexpr unsigned groups = TURNS;
