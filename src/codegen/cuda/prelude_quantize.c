@@ -93,7 +93,9 @@ const struct ig_code_function ig_cuda_functions_quantize[] = {
     {"ig_between", NULL, "ig_whole",
      "/* Rounded, between whole numbers, plus another. NaN becomes the lower bound. */\n"
      "template <int LOW, int HIGH, int MORE> INLINE float ig_between(float a) {\n"
-     "    return (float)min(ig_whole<-LOW>(a) + (LOW + MORE), HIGH + MORE);\n"
+     "    const uint32_t whole = (uint32_t)ig_whole<-LOW>(a) + 0x4b000000u; /* in the lowest bits of 2^23, if it is "
+     "small */\n"
+     "    return __uint_as_float(min(whole, 0x4b000000u + (uint32_t)(HIGH - LOW))) - (8388608.0f - (LOW + MORE));\n"
      "}\n"},
     {"ig_four_bytes", NULL, "ig_whole ig_pack_i8 ig_pack_u8",
      "/* The same of four as bytes. Instructions that pack them saturate them, too. */\n"
