@@ -65,7 +65,8 @@ ig_value ig_contract_start(const struct ig_contract *c, ig_value *out_begun) {
         for (uint32_t j = 0; j < n->n_in; j++) {
             if (n->in[j] != sums) continue;
             uses++;
-            if (n->op != IG_OP_add || !is_by_column(c, n->in[1 - j])) continue;
+            bool same = ig_same_dims(ig_type_of(c->graph, n->out), ig_contract_out(c));
+            if (n->op != IG_OP_add || !same || !is_by_column(c, n->in[1 - j])) continue;
             start = n->in[1 - j];
             *out_begun = n->out;
         }
