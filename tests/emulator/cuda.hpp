@@ -132,14 +132,20 @@ EMULATED static unsigned __vminu2(unsigned a, unsigned b) {
     return emulated_halves<unsigned short>(a, b, [](unsigned short x, unsigned short y) { return x < y ? x : y; });
 }
 /* Bytes of b:a, chosen by the digits of `by`, or their signs by those from 8 on. */
-EMULATED static unsigned __byte_perm(unsigned a, unsigned b, unsigned by) {
+EMULATED static void ptx_prmt_b32(int &to, unsigned a, unsigned b, unsigned by) {
     unsigned long long both = (unsigned long long)b << 32 | a;
     unsigned word = 0;
     for (int i = 0; i < 4; i++) {
         unsigned digit = by >> 4 * i & 0xf, byte = (unsigned)(both >> 8 * (digit & 7) & 0xff);
         word |= (digit & 8 ? byte & 0x80 ? 0xff : 0 : byte) << 8 * i;
     }
-    return word;
+    to = (int)word;
+}
+/* Without signs: it does not look at the highest bit of a digit. */
+EMULATED static unsigned __byte_perm(unsigned a, unsigned b, unsigned by) {
+    int word;
+    ptx_prmt_b32(word, a, b, by & 0x7777);
+    return (unsigned)word;
 }
 
 EMULATED static float __fdividef(float a, float b) {

@@ -42,19 +42,20 @@
     }
 
 /* An element of an array at a multiple of 4 bytes. The even ones are taken out by the slow units that convert bytes, the odd ones by
- * those that permute them, so that neither is waited for. */
-#define NUMBER(type, c_type, sign, chosen)                                                   \
-    {                                                                                        \
-        "ig_number_" type, NULL, NULL,                                                       \
-            "INLINE float ig_number_" type "(const " c_type " *from, int i) {\n"             \
-            "    const uint32_t word = ((const uint32_t *)from)[i / 4];\n"                   \
-            "    const int at = i % 4;\n"                                                    \
-            "    int32_t byte;\n"                                                            \
-            "    if (at % 2) byte = (int32_t)__byte_perm(word, 0, " chosen ");\n"            \
-            "    else asm(\"bfe." sign                                                       \
-            "32 %0, %1, %2, %3;\" : \"=r\"(byte) : \"r\"(word), \"r\"(8 * at), \"r\"(8));\n" \
-            "    return (float)byte;\n"                                                      \
-            "}\n"                                                                            \
+ * those that permute them, so that neither is waited for. (__byte_perm does not extend signs.) */
+#define NUMBER(type, c_type, sign, chosen)                                                                             \
+    {                                                                                                                  \
+        "ig_number_" type, NULL, NULL,                                                                                 \
+            "INLINE float ig_number_" type "(const " c_type " *from, int i) {\n"                                       \
+            "    const uint32_t word = ((const uint32_t *)from)[i / 4];\n"                                             \
+            "    const int at = i % 4;\n"                                                                              \
+            "    int32_t byte;\n"                                                                                      \
+            "    if (at % 2)\n"                                                                                        \
+            "        asm(\"prmt.b32 %0, %1, %2, %3;\" : \"=r\"(byte) : \"r\"(word), \"r\"(0), \"r\"(" chosen "));\n"   \
+            "    else\n"                                                                                               \
+            "        asm(\"bfe." sign "32 %0, %1, %2, %3;\" : \"=r\"(byte) : \"r\"(word), \"r\"(8 * at), \"r\"(8));\n" \
+            "    return (float)byte;\n"                                                                                \
+            "}\n"                                                                                                      \
     }
 
 /* Bytes at multiples of 4, in halves of words: of the odd ones, and of the even ones in their place. The other byte of a half decides
