@@ -115,7 +115,6 @@ EMULATED static long long __double_as_longlong(double f) {
     return emulated_bits<long long>(f);
 }
 
-/* Bytes of b:a, chosen by the digits of `by`. */
 template <class HALF, class CHOOSE> EMULATED static unsigned emulated_halves(unsigned a, unsigned b, CHOOSE choose) {
     unsigned low = (unsigned short)choose((HALF)(a & 0xffff), (HALF)(b & 0xffff));
     return low | (unsigned)(unsigned short)choose((HALF)(a >> 16), (HALF)(b >> 16)) << 16;
@@ -132,12 +131,21 @@ EMULATED static unsigned __vmaxu2(unsigned a, unsigned b) {
 EMULATED static unsigned __vminu2(unsigned a, unsigned b) {
     return emulated_halves<unsigned short>(a, b, [](unsigned short x, unsigned short y) { return x < y ? x : y; });
 }
-EMULATED static unsigned __byte_perm(unsigned a, unsigned b, unsigned by) {
+/* Bytes of b:a, chosen by the digits of `by`, or their signs by those from 8 on. */
+EMULATED static void ptx_prmt_b32(int &to, unsigned a, unsigned b, unsigned by) {
     unsigned long long both = (unsigned long long)b << 32 | a;
     unsigned word = 0;
-    for (int i = 0; i < 4; i++)
-        word |= (unsigned)(both >> 8 * (by >> 4 * i & 7) & 0xff) << 8 * i;
-    return word;
+    for (int i = 0; i < 4; i++) {
+        unsigned digit = by >> 4 * i & 0xf, byte = (unsigned)(both >> 8 * (digit & 7) & 0xff);
+        word |= (digit & 8 ? byte & 0x80 ? 0xff : 0 : byte) << 8 * i;
+    }
+    to = (int)word;
+}
+/* Without signs: it does not look at the highest bit of a digit. */
+EMULATED static unsigned __byte_perm(unsigned a, unsigned b, unsigned by) {
+    int word;
+    ptx_prmt_b32(word, a, b, by & 0x7777);
+    return (unsigned)word;
 }
 
 EMULATED static float __fdividef(float a, float b) {
@@ -307,8 +315,30 @@ EMULATED static void ptx_cvt_rzi_s8_f32(int &byte, float a) {
 EMULATED static void ptx_cvt_rzi_u8_f32(int &byte, float a) {
     byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)a;
 }
-EMULATED static void ptx_cvt_rni_u8_f32(int &byte, float a) {
-    byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)rintf(a);
+/* What is no number becomes 0, as on GPUs. */
+EMULATED static float emulated_saturated(float a) {
+    return a > 1 ? 1 : a > 0 ? a : 0;
+}
+EMULATED static void ptx_fma_rn_sat_f32(float &to, float a, float b, float c) {
+    to = emulated_saturated(fmaf(a, b, c));
+}
+EMULATED static void ptx_add_rn_sat_f32(float &to, float a, float b) {
+    to = emulated_saturated(a + b);
+}
+/* The second operand becomes the lowest byte, the third what is above both. */
+EMULATED static void ptx_cvt_pack_sat_s8_s32_b32(unsigned &to, int second, int first, unsigned above) {
+    auto byte = [](int a) { return (unsigned)(a > 127 ? 127 : a < -128 ? -128 : a) & 0xff; };
+    to = above << 16 | byte(second) << 8 | byte(first);
+}
+EMULATED static void ptx_cvt_pack_sat_u8_s32_b32(unsigned &to, int second, int first, unsigned above) {
+    auto byte = [](int a) { return (unsigned)(a > 255 ? 255 : a < 0 ? 0 : a); };
+    to = above << 16 | byte(second) << 8 | byte(first);
+}
+EMULATED static void ptx_bfe_s32(int &to, unsigned from, unsigned at, unsigned length) {
+    to = (int)(from << (32 - at - length)) >> (32 - length);
+}
+EMULATED static void ptx_bfe_u32(int &to, unsigned from, unsigned at, unsigned length) {
+    to = (int)(from << (32 - at - length) >> (32 - length));
 }
 template <class A, class B> EMULATED static int emulated_dot(unsigned a, unsigned b, int sum) {
     for (int i = 0; i < 32; i += 8)

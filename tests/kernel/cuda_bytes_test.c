@@ -9,7 +9,7 @@ struct typed {
     enum ingot_dtype a, b;
 };
 
-enum end { SUMS, BYTES, HALVES };
+enum end { SUMS, BYTES, HALVES, RESIDUAL };
 
 struct product {
     int64_t rows, depth, columns; /* rows -1 … -4: a symbol (kernel_cases.h) */
@@ -22,6 +22,24 @@ struct product {
     bool fast;
 };
 
+/* y as i8, of which NaN would be the lowest. */
+static ig_value quantized(struct ig_graph *g, ig_value y) {
+    ig_value lowest = ig_build_scalar(g, INGOT_F32, -128);
+    y = ig_map1(g, IG_OP_round, y);
+    y = ig_build_where(g, ig_map2(g, IG_OP_lt, lowest, y), y, lowest);
+    return ig_build_cast_saturating(g, y, INGOT_I8);
+}
+
+/* A quantised product plus an input of its shape, quantised again and bounded: the end of a residual block. */
+static ig_value plus_residual(struct ig_graph *g, const struct product *p, ig_value y) {
+    const int64_t sizes[] = {p->rows, p->side, p->side, p->columns};
+    ig_value residual = ig_build_cast(g, input(g, "residual", INGOT_I8, 4, sizes), INGOT_F32);
+    y = ig_map2(g, IG_OP_mul, ig_build_cast(g, quantized(g, y), INGOT_F32), ig_build_scalar(g, INGOT_F32, 1.3));
+    residual = ig_map2(g, IG_OP_mul, residual, ig_build_scalar(g, INGOT_F32, 0.7));
+    y = quantized(g, ig_map2(g, IG_OP_add, y, residual));
+    return ig_map2(g, IG_OP_max, y, ig_build_scalar_int(g, INGOT_I8, 0));
+}
+
 /* i32 sums plus a constant, scaled by channel, rounded, moved and saturated: as QLinearMatMul and QLinearConv. Sums of floats
  * are scaled alike. */
 static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
@@ -32,6 +50,7 @@ static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
     ig_value scale = ig_build_cast(g, random_constant(g, INGOT_F16, 1, &p->columns, 5), INGOT_F32);
     y = ig_map2(g, IG_OP_mul, y, ig_map2(g, IG_OP_mul, scale, ig_build_scalar(g, INGOT_F32, 0x1p-12)));
     if (p->end == HALVES) return ig_build_cast(g, y, INGOT_F16);
+    if (p->end == RESIDUAL) return plus_residual(g, p, y);
     y = ig_map2(g, IG_OP_add, ig_map1(g, IG_OP_round, y), ig_build_scalar(g, INGOT_F32, 3));
     return ig_build_cast_saturating(g, y, INGOT_U8);
 }
@@ -102,6 +121,8 @@ static const struct listed integers[] = {
      .first = 5,
      .swapped = 1},
     {{.rows = 2, .depth = 128, .columns = 64, .of = U8S8, .end = BYTES, .side = 9, .border = 131}, .first = 4},
+    {{.rows = 2, .depth = 128, .columns = 160, .of = S8, .end = RESIDUAL, .side = 9, .taps = 1}, .maps = 6, .first = 2},
+    {{.rows = 3, .depth = 64, .columns = 72, .of = S8, .end = RESIDUAL, .side = 12}, .maps = 3, .first = 1},
     {{.rows = 3, .depth = 64, .columns = 96, .of = U8S8, .end = BYTES, .side = 12}, .maps = 4}, /* steps of 64 bytes */
     {{.rows = 1, .depth = 3, .columns = 40, .of = U8S8, .end = BYTES, .side = 70, .border = 7},
      .first = 2}, /* pictures, whose channels are padded */

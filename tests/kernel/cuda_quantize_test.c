@@ -3,6 +3,7 @@
  * bit by bit, for numbers at ties and beside them, NaN, infinities and what is beyond the type.
  */
 #include <math.h>
+#include <string.h>
 
 #include "support/check/kernel_cases.h"
 
@@ -36,6 +37,48 @@ static void test_quotients(void **state) {
         }
     }
     assert_in_range(once, 4, DIVISORS - 2);
+}
+
+/* ---- Rounding ---- */
+
+static float saturated(float a) {
+    return a > 1 ? 1 : a > 0 ? a : 0;
+}
+
+/* ig_whole of prelude_quantize.c. */
+static int32_t whole(float a, int more) {
+    const float least = 0x1p-149f;
+    float y = more % 2 ? saturated(fmaf(a, least, (float)(more - 1) * least) + least)
+                       : saturated(fmaf(a, least, (float)more * least));
+    int32_t bits;
+    memcpy(&bits, &y, sizeof bits);
+    return bits;
+}
+
+static void check_whole(float a, int more) {
+    float want = isnan(a) ? 0 : fminf(fmaxf(rintf(a) + (float)more, 0), 300);
+    int32_t got = whole(a, more);
+    if ((float)(got < 300 ? got : 300) != want) fail_msg("%a + %d is %d, not %g", (double)a, more, got, (double)want);
+}
+
+/* Numbers of all sizes, and those at ties and beside them. */
+static void test_rounding(void **state) {
+    (void)state;
+    static const int more[] = {0, 128, 7, -5, 121, 255, 256};
+    for (size_t m = 0; m < sizeof more / sizeof *more; m++) {
+        for (uint64_t i = 0; i < (uint64_t)1 << 32; i += 4099) {
+            uint32_t bits = (uint32_t)i;
+            float a;
+            memcpy(&a, &bits, sizeof a);
+            check_whole(a, more[m]);
+        }
+        for (int k = -600; k <= 600; k++) {
+            float tie = (float)k / 2;
+            check_whole(tie, more[m]);
+            check_whole(nextafterf(tie, INFINITY), more[m]);
+            check_whole(nextafterf(tie, -INFINITY), more[m]);
+        }
+    }
 }
 
 /* ---- Kernels ---- */
@@ -76,6 +119,10 @@ static const struct form forms[] = {
     {INGOT_I8, 1, -5, -128, 127},
     {INGOT_I8, 1.00000012f, 0, -100, 6},
     {INGOT_I8, 0x1.6a09e6p20f, 0, -128, 127},
+    {INGOT_I8, 0.05f, -7, -7, 127},
+    {INGOT_I8, 0.7f, 31, -128, 100},
+    {INGOT_I8, 0.2f, -128, -128, 127},
+    {INGOT_U8, 0.15f, 3, 3, 127},
     {INGOT_F8E4M3FN, 0.3f, 0, 0, 0},
     {INGOT_F8E4M3FN, 0.0178571437f, 0, 0, 0},
     {INGOT_F8E4M3FN, 1, 0, 0, 0},
@@ -121,6 +168,7 @@ static void test_kernels(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quotients), cmocka_unit_test(test_kernels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quotients), cmocka_unit_test(test_rounding),
+                                       cmocka_unit_test(test_kernels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

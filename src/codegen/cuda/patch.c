@@ -8,8 +8,9 @@ void ig_cuda_patch(const struct ig_cuda_patch *p, struct ig_text *text) {
     static const char axes[] = "ZYX";
     ig_text_add(text, "namespace patch {\n");
     ig_text_printf(text, "enum { FMA, TF32, F16, BF16, I8, MATH = %d };\n", (int)p->math);
-    ig_text_printf(text, "enum { ELEMENT = %d, JOINED = %d };\ntypedef %s total;\ntypedef %s2 two_totals;\n",
-                   ig_cuda_patch_element(p), p->joined, p->math == IG_CUDA_I8 ? "int" : "float",
+    ig_text_printf(text,
+                   "enum { ELEMENT = %d, JOINED = %d, BEGUN = %d };\ntypedef %s total;\ntypedef %s2 two_totals;\n",
+                   ig_cuda_patch_element(p), p->joined, p->begun, p->math == IG_CUDA_I8 ? "int" : "float",
                    p->math == IG_CUDA_I8 ? "int" : "float");
     ig_text_printf(text, "enum { TILE_Y = %d, TILE_X = %d, BN = %d, BLOCKS_M = %d };\n", p->tile[0], p->tile[1], p->bn,
                    p->blocks);

@@ -94,6 +94,21 @@ __device__ __forceinline__ void add_products(sums &c, unsigned memory) {
     }
 }
 
+// Sums begin with zeros or, if BEGUN, with a number for each column, of which there are `left`, an even number. A thread has two columns
+// of each eight.
+__device__ __forceinline__ void begin(sums &c, const total *start, int left) {
+#pragma unroll
+    for (int j = 0; j < BLOCKS_N; j++) {
+        two_totals two = {0, 0};
+        if constexpr (BEGUN) two = *(const two_totals *)(start + min(j * 8 + (int)threadIdx.x % 4 * 2, left - 2));
+#pragma unroll
+        for (int i = 0; i < BLOCKS_M; i++) {
+            c[i][j][0] = c[i][j][2] = two.x;
+            c[i][j][1] = c[i][j][3] = two.y;
+        }
+    }
+}
+
 __device__ __forceinline__ void store(const sums &c, total *tile) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -112,7 +127,8 @@ __device__ __forceinline__ void store(const sums &c, total *tile) {
 __device__ __forceinline__ void multiply(total *tile, const void *images, long long pixel, long long planes,
                                          long long rows, long long columns, long long number, long long plane,
                                          long long row, long long column, const void *weights, long long ld,
-                                         long long first, long long last, long long index, long long each) {
+                                         long long first, long long last, long long index, long long each,
+                                         const total *start = nullptr) {
     const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);
     const int now = (int)index, before = now - (int)gridDim.x;
     __syncthreads();
@@ -126,9 +142,7 @@ __device__ __forceinline__ void multiply(total *tile, const void *images, long l
     wait_for_copies<0>();
     __syncthreads();
     sums c;
-#pragma unroll
-    for (int i = 0; i < BLOCKS_M * BLOCKS_N * 4; i++)
-        c[i / (BLOCKS_N * 4)][i / 4 % BLOCKS_N][i % 4] = 0;
+    begin(c, start, (int)(last - first));
     add_products(c, memory);
     __syncthreads();
     store(c, tile);

@@ -19,6 +19,17 @@
     PUT(name, parameters, four, needs, "", "", ""), \
         PUT("if_" name, parameters, four, needs, ", bool inside", "if_", ", inside")
 
+/* Four whole numbers as saturated bytes. */
+#define PACK(type, instruction_type)                                          \
+    "INLINE uint32_t ig_pack_" type "(const int32_t *a) {\n"                  \
+    "    uint32_t high, all;\n"                                               \
+    "    asm(\"cvt.pack.sat." instruction_type ".s32.b32 %0, %1, %2, %3;\"\n" \
+    "        : \"=r\"(high) : \"r\"(a[3]), \"r\"(a[2]), \"r\"(0));\n"         \
+    "    asm(\"cvt.pack.sat." instruction_type ".s32.b32 %0, %1, %2, %3;\"\n" \
+    "        : \"=r\"(all) : \"r\"(a[1]), \"r\"(a[0]), \"r\"(high));\n"       \
+    "    return all;\n"                                                       \
+    "}\n"
+
 /* x / by, given RN(1 / by): the first product, corrected; zeros keep their signs. What is huge is bounded. */
 #define QUOTIENT(name, first)                                                                 \
     {                                                                                         \
@@ -28,6 +39,23 @@
             "    const float q = size * inverse;\n"                                           \
             "    return copysignf(ig_corrected(" first ", size, by, inverse), x);\n"          \
             "}\n"                                                                             \
+    }
+
+/* An element of an array at a multiple of 4 bytes. The even ones are taken out by the slow units that convert bytes, the odd ones by
+ * those that permute them, so that neither is waited for. (__byte_perm does not extend signs.) */
+#define NUMBER(type, c_type, sign, chosen)                                                                             \
+    {                                                                                                                  \
+        "ig_number_" type, NULL, NULL,                                                                                 \
+            "INLINE float ig_number_" type "(const " c_type " *from, int i) {\n"                                       \
+            "    const uint32_t word = ((const uint32_t *)from)[i / 4];\n"                                             \
+            "    const int at = i % 4;\n"                                                                              \
+            "    int32_t byte;\n"                                                                                      \
+            "    if (at % 2)\n"                                                                                        \
+            "        asm(\"prmt.b32 %0, %1, %2, %3;\" : \"=r\"(byte) : \"r\"(word), \"r\"(0), \"r\"(" chosen "));\n"   \
+            "    else\n"                                                                                               \
+            "        asm(\"bfe." sign "32 %0, %1, %2, %3;\" : \"=r\"(byte) : \"r\"(word), \"r\"(8 * at), \"r\"(8));\n" \
+            "    return (float)byte;\n"                                                                                \
+            "}\n"                                                                                                      \
     }
 
 /* Bytes at multiples of 4, in halves of words: of the odd ones, and of the even ones in their place. The other byte of a half decides
@@ -46,28 +74,44 @@
     }
 
 const struct ig_code_function ig_cuda_functions_quantize[] = {
-    {"ig_between", NULL, NULL,
-     "/* Between whole numbers, rounded, plus another. NaN becomes the lower bound. */\n"
-     "template <int LOW, int HIGH, int MORE> INLINE float ig_between(float a) {\n"
-     "    const float inside = fminf(fmaxf(a, (float)LOW), (float)HIGH);\n"
-     "    return inside + 12582912.0f - (12582912.0f - MORE);\n"
-     "}\n"},
-    {"ig_byte", NULL, NULL,
-     "/* The same in the lowest byte. */\n"
-     "template <int LOW, int HIGH, int MORE> INLINE uint32_t ig_byte(float a) {\n"
-     "    if (LOW == 0 && HIGH == 255 && MORE == 0) {\n"
-     "        int32_t byte;\n"
-     "        asm(\"cvt.rni.u8.f32 %0, %1;\" : \"=r\"(byte) : \"f\"(a));\n"
-     "        return (uint32_t)byte;\n"
+    {"ig_whole", NULL, NULL,
+     "/* A number, rounded, plus MORE; NaN and what is negative then become 0. A product with the least f32 is rounded "
+     "to a\n"
+     " * multiple of it: to a whole number, as bits. It is rounded behind a sum, which must be even for ties. */\n"
+     "template <int MORE> INLINE int32_t ig_whole(float a) {\n"
+     "    constexpr float least = 0x1p-149f;\n"
+     "    float whole;\n"
+     "    if (MORE % 2 == 0) {\n"
+     "        asm(\"fma.rn.sat.f32 %0, %1, %2, %3;\" : \"=f\"(whole) : \"f\"(a), \"f\"(least), \"f\"(MORE * least));\n"
+     "    } else {\n"
+     "        const float even = __fmaf_rn(a, least, (MORE - 1) * least);\n"
+     "        asm(\"add.rn.sat.f32 %0, %1, %2;\" : \"=f\"(whole) : \"f\"(even), \"f\"(least));\n"
      "    }\n"
-     "    const float inside = fminf(fmaxf(a, (float)LOW), (float)HIGH);\n"
-     "    return (uint32_t)(__float_as_int(inside + 12582912.0f) + MORE);\n"
+     "    return __float_as_int(whole);\n"
      "}\n"},
-    {"ig_four_bytes", NULL, "ig_byte",
+    {"ig_pack_i8", NULL, NULL, PACK("i8", "s8")},
+    {"ig_pack_u8", NULL, NULL, PACK("u8", "u8")},
+    {"ig_between", NULL, "ig_whole",
+     "/* Rounded, between whole numbers, plus another. NaN becomes the lower bound. */\n"
+     "template <int LOW, int HIGH, int MORE> INLINE float ig_between(float a) {\n"
+     "    const uint32_t whole = (uint32_t)ig_whole<-LOW>(a) + 0x4b000000u; /* in the lowest bits of 2^23, if it is "
+     "small */\n"
+     "    return __uint_as_float(min(whole, 0x4b000000u + (uint32_t)(HIGH - LOW))) - (8388608.0f - (LOW + MORE));\n"
+     "}\n"},
+    {"ig_four_bytes", NULL, "ig_whole ig_pack_i8 ig_pack_u8",
+     "/* The same of four as bytes. Instructions that pack them saturate them, too. */\n"
      "template <int LOW, int HIGH, int MORE> INLINE uint32_t ig_four_bytes(const float *a) {\n"
-     "    const uint32_t low = __byte_perm(ig_byte<LOW, HIGH, MORE>(a[0]), ig_byte<LOW, HIGH, MORE>(a[1]), 0x40);\n"
-     "    const uint32_t high = __byte_perm(ig_byte<LOW, HIGH, MORE>(a[2]), ig_byte<LOW, HIGH, MORE>(a[3]), 0x40);\n"
-     "    return __byte_perm(low, high, 0x5410);\n"
+     "    constexpr bool below = LOW + MORE < 0, positive = !below && HIGH + MORE <= 127; /* of i8; of both */\n"
+     "    constexpr int lift = below ? 128 : 0, low = LOW + MORE + lift, high = HIGH + MORE + lift;\n"
+     "    int32_t whole[4];\n"
+     "#pragma unroll\n"
+     "    for (int i = 0; i < 4; i++) {\n"
+     "        whole[i] = ig_whole<MORE + lift>(a[i]);\n"
+     "        if (low > 0) whole[i] = max(whole[i], low);\n"
+     "        if (high != (positive ? 127 : 255)) whole[i] = min(whole[i], high);\n"
+     "    }\n"
+     "    const uint32_t all = positive ? ig_pack_i8(whole) : ig_pack_u8(whole);\n"
+     "    return below ? all ^ 0x80808080 : all;\n"
      "}\n"},
     PUT_BOTH("bytes", ", int LOW, int HIGH, int MORE", "ig_four_bytes<LOW, HIGH, MORE>", "ig_four_bytes"),
     {"ig_four_f8e4m3fn", NULL, "ig_saturate_f32_f8e4m3fn",
@@ -88,17 +132,8 @@ const struct ig_code_function ig_cuda_functions_quantize[] = {
      "#endif\n"
      "}\n"},
     PUT_BOTH("f8e4m3fn", "", "ig_four_f8e4m3fn", "ig_four_f8e4m3fn"),
-    {"ig_number_u8", NULL, NULL,
-     "/* An element of an array at a multiple of 4 bytes: as the lowest bits of 2^23. */\n"
-     "INLINE float ig_number_u8(const uint8_t *from, int i) {\n"
-     "    const uint32_t word = ((const uint32_t *)from)[i / 4];\n"
-     "    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7440 + i % 4)) - 8388608.0f;\n"
-     "}\n"},
-    {"ig_number_i8", NULL, NULL,
-     "INLINE float ig_number_i8(const int8_t *from, int i) {\n"
-     "    const uint32_t word = ((const uint32_t *)from)[i / 4] ^ 0x80808080;\n"
-     "    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7440 + i % 4)) - 8388736.0f;\n"
-     "}\n"},
+    NUMBER("u8", "uint8_t", "u", "0x4440 + at"),
+    NUMBER("i8", "int8_t", "s", "0x8880 + at * 0x1111"),
     EXTREME("i8", "max", "s"),
     EXTREME("i8", "min", "s"),
     EXTREME("u8", "max", "u"),

@@ -1,9 +1,10 @@
 /*
  * Quantisation without conversions, which multiprocessors do a quarter as many of as sums and products, and without divisions:
  *
- *   - A number that is rounded, moved by a zero point and saturated to a byte is bounded first, since the bounds are whole; then it
- *     is rounded by adding 3 * 2^22, behind which it stands in the lowest bits.
- *   - The same, made a number again, stays a float: bounded, and rounded by adding and subtracting that.
+ *   - A number that is rounded, moved by a zero point and saturated to a byte is multiplied by the least f32, 2^-149, and so rounded to
+ *     a multiple of that, which stands as an integer in its bits; what it is moved by is added before it is rounded, if that is even.
+ *     The instruction also makes NaN and what is negative 0. Those that pack bytes saturate at the other end.
+ *   - The same, made a number again, is one in 32 bits in between.
  *   - The quotient by a constant that is quantised then is a product with the reciprocal, corrected by its remainder.
  *
  * Results are the same, bit by bit. With y = RN(1/c) the quotient q = RN(x y) is off by at most one unit in the last place if
@@ -27,8 +28,12 @@ static bool is_map(const struct ig_loops *k, ig_x x, enum ig_op op) {
     return look(k, x)->kind == IG_X_MAP && look(k, x)->op == op;
 }
 
-static bool is_float(const struct ig_loops *k, ig_x x, double value) {
-    return look(k, x)->kind == IG_X_FLOAT && look(k, x)->f == value;
+/* A constant of at most 9 bits. */
+static bool match_whole(const struct ig_loops *k, ig_x x, int *out) {
+    double f = look(k, x)->f;
+    if (look(k, x)->kind != IG_X_FLOAT || !(fabs(f) <= 256) || f != nearbyint(f)) return false;
+    *out = (int)f;
+    return true;
 }
 
 /* x = other + whole, of which the latter is a constant of at most 9 bits. */
@@ -36,10 +41,8 @@ static bool match_shifted(const struct ig_loops *k, ig_x x, ig_x *out_other, int
     const struct ig_x_node *n = look(k, x);
     if (n->dtype != INGOT_F32 || (!is_map(k, x, IG_OP_add) && !is_map(k, x, IG_OP_sub))) return false;
     int constant = look(k, n->args[1])->kind == IG_X_FLOAT ? 1 : 0;
-    double f = look(k, n->args[constant])->f;
-    if (look(k, n->args[constant])->kind != IG_X_FLOAT || (constant == 0 && n->op == IG_OP_sub)) return false;
-    if (!(fabs(f) <= 256) || f != nearbyint(f)) return false;
-    *out_whole = n->op == IG_OP_sub ? (int)-f : (int)f;
+    if (!match_whole(k, n->args[constant], out_whole) || (constant == 0 && n->op == IG_OP_sub)) return false;
+    if (n->op == IG_OP_sub) *out_whole = -*out_whole;
     *out_other = n->args[1 - constant];
     return true;
 }
@@ -52,13 +55,24 @@ static bool match_rounded(const struct ig_loops *k, ig_x x, struct ig_cuda_byte 
     return is_map(k, x, IG_OP_round) && look(k, x)->dtype == INGOT_F32;
 }
 
-/* x = lowest < number ? number : lowest, by which NaN becomes the lowest number of i8. */
-static bool match_lowest(const struct ig_loops *k, ig_x x, ig_x *out_number) {
+/* x = low < number ? number : low, by which NaN becomes that. */
+static bool match_least(const struct ig_loops *k, ig_x x, ig_x *out_number, int *out_low) {
     const struct ig_x_node *n = look(k, x);
-    if (n->kind != IG_X_SELECT || !is_float(k, n->args[2], -128) || !is_map(k, n->args[0], IG_OP_lt)) return false;
+    if (n->kind != IG_X_SELECT || !match_whole(k, n->args[2], out_low) || !is_map(k, n->args[0], IG_OP_lt))
+        return false;
     const struct ig_x_node *less = look(k, n->args[0]);
     *out_number = n->args[1];
-    return is_float(k, less->args[0], -128) && less->args[1] == n->args[1];
+    return less->args[0] == n->args[2] && less->args[1] == n->args[1];
+}
+
+/* x = number < high ? number : high */
+static bool match_most(const struct ig_loops *k, ig_x x, ig_x *out_number, int *out_high) {
+    const struct ig_x_node *n = look(k, x);
+    if (n->kind != IG_X_SELECT || !match_whole(k, n->args[2], out_high) || !is_map(k, n->args[0], IG_OP_lt))
+        return false;
+    const struct ig_x_node *less = look(k, n->args[0]);
+    *out_number = n->args[1];
+    return less->args[0] == n->args[1] && less->args[1] == n->args[2];
 }
 
 static void bound(struct ig_cuda_byte *b, enum ig_op op, int64_t by) {
@@ -85,7 +99,12 @@ static bool match_bounded(const struct ig_loops *k, ig_x x, struct ig_cuda_byte 
     if (!is_signed && n->i != INGOT_U8) return false;
     out->low = is_signed ? -128 : 0;
     out->high = is_signed ? 127 : 255;
-    *out_nan = is_signed && match_lowest(k, number, &number) ? -128 : 0;
+    *out_nan = 0;
+    int least;
+    if (match_least(k, number, &number, &least)) {
+        bound(out, IG_OP_max, least);
+        *out_nan = out->low;
+    }
     return match_rounded(k, number, out);
 }
 
@@ -111,19 +130,19 @@ static void replace(struct rewriting *r, ig_x from, ig_x to) {
     IG_PUSH(r->k->job, &r->to, to);
 }
 
-/* A quantised number as a float, plus `more`. */
-static void replace_number(struct rewriting *r, ig_x x, ig_x bytes, int more) {
-    struct ig_cuda_byte b;
-    if (!ig_cuda_match_byte(r->k, bytes, &b)) return;
-    const char *name = ig_format(r->k->job, "ig_between<%d, %d, %d>", b.low - b.zero, b.high - b.zero, b.zero + more);
-    replace(r, x, ig_x_call(r->k, INGOT_F32, name, rewritten(r, b.number), IG_NO_X, IG_NO_X));
+/* x = a quantised number as a float: a byte, cast, or what that would be (kernel/loop.c). */
+static bool match_number(const struct ig_loops *k, ig_x x, struct ig_cuda_byte *out) {
+    const struct ig_x_node *n = look(k, x);
+    if (n->kind == IG_X_CAST && n->i == INGOT_F32) return ig_cuda_match_byte(k, n->args[0], out);
+    if (!match_most(k, x, &x, &out->high) || !match_least(k, x, &x, &out->low)) return false;
+    return out->low <= out->high && match_rounded(k, x, out);
 }
 
-static bool is_number_of_byte(const struct ig_loops *k, ig_x x) {
-    const struct ig_x_node *n = look(k, x);
-    if (n->kind != IG_X_CAST || n->i != INGOT_F32) return false;
-    enum ingot_dtype from = look(k, n->args[0])->dtype;
-    return from == INGOT_I8 || from == INGOT_U8;
+/* The same plus `more`. */
+static void replace_number(struct rewriting *r, ig_x x, const struct ig_cuda_byte *b, int more) {
+    const char *name =
+        ig_format(r->k->job, "ig_between<%d, %d, %d>", b->low - b->zero, b->high - b->zero, b->zero + more);
+    replace(r, x, ig_x_call(r->k, INGOT_F32, name, rewritten(r, b->number), IG_NO_X, IG_NO_X));
 }
 
 /* The quotient, by a constant, of which the quantised x is made; IG_NO_X if it is not. */
@@ -172,11 +191,11 @@ void ig_cuda_quantize(struct ig_loops *k) {
     uint32_t *uses = count_uses(k, count);
     for (ig_x x = 0; x < count; x++) {
         ig_x number, quotient = quotient_in(k, x);
+        struct ig_cuda_byte b;
         int more;
         if (quotient != IG_NO_X && uses[quotient] == 1) replace(&r, quotient, without_division(&r, quotient));
-        if (is_number_of_byte(k, x)) replace_number(&r, x, look(k, x)->args[0], 0);
-        if (match_shifted(k, x, &number, &more) && is_number_of_byte(k, number))
-            replace_number(&r, x, look(k, number)->args[0], more);
+        if (match_number(k, x, &b)) replace_number(&r, x, &b, 0);
+        if (match_shifted(k, x, &number, &more) && match_number(k, number, &b)) replace_number(&r, x, &b, more);
     }
     if (r.from.count) rewrite_all(&r, k->top);
 }

@@ -271,6 +271,12 @@ static void call_multiply(struct patch *s, struct ig_stmt *body, ig_x tile, ig_d
     push(args, &n, -1, num(s, s->columns));
     push(args, &n, -1, tile);
     push(args, &n, -1, dim(s, alike));
+    ig_value begun, start = ig_contract_start(s->c, &begun);
+    if (start != IG_NO_VALUE && s->columns % 2 == 0) {
+        s->c->begun = begun;
+        s->p->begun = true;
+        push(args, &n, s->c->lower.buffer_of[start], s->first_column);
+    }
     ig_s_call(k, body, "patch::multiply", args, n);
 }
 

@@ -87,6 +87,7 @@ struct ig_cuda_gemm {
     /* producer: the columns come dealt out (base/tensor_map.h), so that each thread has IG_CUDA_OWN_COLUMNS neighbours; B is
      * ALONG. */
     bool dealt;
+    bool begun; /* producer: sums begin with a number for each column */
     /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores with bn = 64. Requires A ALONG, B ACROSS, copies of 4
      * elements of A and of 16 bytes of B, and warps_m = 1. */
     bool direct;

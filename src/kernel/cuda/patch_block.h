@@ -23,6 +23,7 @@ struct ig_cuda_patch {
     int blocks;         /* of 16 positions, of each warp */
     int channels, copy; /* of the group, or of joined pixels; bytes per copy, which divide a pixel's channels */
     int joined;         /* pixels, or 1 */
+    bool begun;         /* sums begin with a number for each column */
     bool b_across;      /* the weights' unit stride is along the columns; copied by 16 bytes. Not of bytes */
     /* Planes, rows and columns; a convolution along fewer axes has one plane, or one row. */
     int taps[3], strides[3], dilations[3];

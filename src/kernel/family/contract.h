@@ -48,8 +48,9 @@ struct ig_contract {
     /* State during the epilogue: element (row, column) of C is `tile` at tile_at. */
     int tile;
     ig_x tile_at;
-    ig_x twin_at;                  /* where the twin's element is in the tile */
-    ig_x sum;                      /* the element itself, if it is not in a tile; else IG_NO_X */
+    ig_x twin_at;   /* where the twin's element is in the tile */
+    ig_x sum;       /* the element itself, if it is not in a tile; else IG_NO_X */
+    ig_value begun; /* the sums in the tile are this value, as they began with ig_contract_start; or IG_NO_VALUE */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
     ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
     const int *ahead; /* by value: a buffer that has its elements at ahead_at, or -1; NULL: there are none */
@@ -73,6 +74,9 @@ void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *o
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
 /* A number of channels (or a matrix product's depth) rounded up to steps that are together. */
 ig_dim ig_contract_rounded(struct ig_contract *c, ig_dim size);
+/* An input of i32 that has a number for each column, which the region does nothing with but to add it to the sums, and they are used for
+ * nothing else: sums may begin with it, exactly. IG_NO_VALUE: there is none. *out_begun: the node's result. */
+ig_value ig_contract_start(const struct ig_contract *c, ig_value *out_begun);
 /* The linear index along the padded depth. */
 ig_x ig_contract_padded_at(struct ig_contract *c, const ig_x *depth);
 /* May windows reach beyond the input? */

@@ -47,7 +47,7 @@ static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) 
 static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
     struct ig_contract *c = user;
     bool twin = c->has_twin && value == c->twin.out;
-    if (value != c->node.out && !twin) return at_linear(c, value, index);
+    if (value != c->node.out && value != c->begun && !twin) return at_linear(c, value, index);
     if (!is_at_hand(c, ig_type_of(c->graph, value), index)) c->astray = true;
     if (twin) return finished(c, ig_x_load(c->k, c->tile, c->twin_at), index);
     return finished(c, c->sum != IG_NO_X ? c->sum : ig_x_load(c->k, c->tile, c->tile_at), index);

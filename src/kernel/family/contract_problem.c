@@ -35,12 +35,52 @@ static void find_twin(struct ig_contract *c) {
     }
 }
 
+static bool is_output(const struct ig_region *region, ig_value v) {
+    for (uint32_t i = 0; i < region->outputs.count; i++) {
+        if (region->outputs.at[i] == v) return true;
+    }
+    return false;
+}
+
+/* Is v an input with one element for each column, along the last axis? */
+static bool is_by_column(const struct ig_contract *c, ig_value v) {
+    const struct ig_type *type = ig_type_of(c->graph, v);
+    if (!c->lower.is_input[v] || ig_is_literal(c->graph, v) || type->rank == 0 || c->groups > 1) return false;
+    for (int i = 0; i < type->rank - 1; i++) {
+        if (ig_contract_const(c, type->dim[i], 0) != 1) return false;
+    }
+    return type->dim[type->rank - 1] == c->columns;
+}
+
+ig_value ig_contract_start(const struct ig_contract *c, ig_value *out_begun) {
+    ig_value start = IG_NO_VALUE, sums = c->node.out;
+    int uses = 0;
+    *out_begun = IG_NO_VALUE;
+    bool last = !c->spatial || ig_contract_attr_int(c, IG_ATTR_channels_last);
+    if (c->dtype != INGOT_I32 || ig_contract_out(c)->dtype != INGOT_I32 || !last || is_output(c->region, sums))
+        return start;
+    if (c->spatial && c->node.n_in > 2 && c->node.in[2] != IG_NO_VALUE) return start;
+    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
+        const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
+        for (uint32_t j = 0; j < n->n_in; j++) {
+            if (n->in[j] != sums) continue;
+            uses++;
+            bool same = ig_same_dims(ig_type_of(c->graph, n->out), ig_contract_out(c));
+            if (n->op != IG_OP_add || !same || !is_by_column(c, n->in[1 - j])) continue;
+            start = n->in[1 - j];
+            *out_begun = n->out;
+        }
+    }
+    return uses == 1 ? start : IG_NO_VALUE;
+}
+
 bool ig_contract_init(struct ig_contract *c) {
     c->node = c->graph->nodes.at[c->region->anchor];
     c->k = ig_loops_create(c->graph->job, c->graph->dims);
     c->kernel->loops = c->k;
     c->kernel->scratch_bytes = ig_dim_const(c->graph->dims, 0);
     c->linear = c->sum = c->inside = IG_NO_X;
+    c->begun = IG_NO_VALUE;
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
     c->dtype = c->operand = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
     if (c->node.op == IG_OP_conv) return ig_conv_init(c);

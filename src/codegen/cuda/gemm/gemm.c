@@ -34,8 +34,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     bool integers = g->math == IG_CUDA_I8;
     ig_text_printf(text, "enum { FMA, TF32, F16, BF16, I8, F8, MATH = %d };\n", (int)g->math);
-    ig_text_printf(text, "typedef %s total;\ntypedef %s totals;\n", integers ? "int" : "float",
-                   integers ? "int4" : "float4");
+    const char *total = integers ? "int" : "float";
+    ig_text_printf(text, "typedef %s total;\ntypedef %s2 two_totals;\ntypedef %s4 totals;\n", total, total, total);
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
@@ -53,8 +53,10 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
                    g->bm * line * element, g->bn * line * element, ig_cuda_gemm_stage(g), ig_cuda_gemm_tile_row(g));
     if (g->producer)
         ig_text_printf(text,
-                       "enum { TURNS = %d, BAND = %d, DEALT = %d, KEPT = %d, COLUMN_BLOCKS = %d, BARRIERS_AT = %d };\n",
-                       g->turns, IG_CUDA_BAND, g->dealt, g->kept, g->column_blocks, ig_cuda_gemm_barriers_at(g));
+                       "enum { TURNS = %d, BAND = %d, DEALT = %d, KEPT = %d, COLUMN_BLOCKS = %d, BARRIERS_AT = %d, "
+                       "BEGUN = %d };\n",
+                       g->turns, IG_CUDA_BAND, g->dealt, g->kept, g->column_blocks, ig_cuda_gemm_barriers_at(g),
+                       g->begun);
     ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
     ig_text_printf(text, "enum { WINDOWS = %d };\n", g->a == IG_CUDA_WINDOWS);

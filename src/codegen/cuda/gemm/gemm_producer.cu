@@ -245,6 +245,30 @@ struct sums {
                 }
     }
 
+    // The same with a number for each column: the tile's begin at `from`, where there are `left`, an even number. Of 32 columns that
+    // are dealt out a thread has eight neighbours, of others two of each eight.
+    __device__ __forceinline__ void begin_with(const total *from, int left) {
+        constexpr int near = DEALT ? 8 : 2, groups = DEALT ? BN / 32 : BN / 8, apart = DEALT ? 32 : 8;
+#pragma unroll
+        for (int g = 0; g < groups; g++) {
+            __align__(16) total own[near];
+            const total *const at = from + min(g * apart + (int)threadIdx.x % 4 * near, left - near);
+#pragma unroll
+            for (int k = 0; k < near; k += DEALT ? 4 : 2) {
+                if constexpr (DEALT) *(totals *)(own + k) = *(const totals *)(at + k);
+                else *(two_totals *)(own + k) = *(const two_totals *)(at + k);
+            }
+#pragma unroll
+            for (int i = 0; i < blocks; i++)
+#pragma unroll
+                for (int k = 0; k < 2 * near; k++) {
+                    total &to = c[i][g * near / 2 + k / 4][k % 4];
+                    to = own[k / 4 * 2 + k % 2];
+                    hold(to);
+                }
+        }
+    }
+
     // Issues new products of 64 rows.
     __device__ __forceinline__ static void begin(total (&some)[BN / 8][4], int block, unsigned a_from, unsigned b_from) {
         begin_products();
@@ -337,12 +361,13 @@ __device__ __forceinline__ void multiply_in_pairs(sums &c, place p, int steps) {
 // up. The last step stands
 // behind the loop, which is not unrolled: otherwise NVIDIA's compiler (13.0 to 13.5) may move arithmetic on sums ahead of
 // the wait for them, and then lets all products of the kernel follow each other, which takes 1.5 times as long.
-__device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
+__device__ __forceinline__ void multiply(sums &c, int tile, long long depth, const total *start = nullptr, int left = 0) {
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
     const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / (unsigned)stride(), before = tiles * (unsigned)steps;
     place p = {before % STAGES, before / STAGES & 1};
     unsigned last = 0;
-    c.clear();
+    if constexpr (BEGUN) c.begin_with(start, left);
+    else c.clear();
     if constexpr (TURNS > 0) {
         constexpr unsigned groups = TURNS;
         wait(shared_memory() + TURNS_AT + 8 * group(), tiles / groups + (tiles % groups == 0) & 1);
