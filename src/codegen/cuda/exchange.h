@@ -15,7 +15,7 @@
  * by rows it declares a class: the kernel begins with `exchange::rows all(seat);`, in which it waits for the one before, and
  * each block calls
  *
- *     all.send(source, number, lines);       its row to the others
+ *     SEND_ROWS(source, number, lines);      its row to the others; where ranks share a GPU, a launch may end here
  *     all.take(source, row, destination);    the reduced row, to shared memory and, if that is given, the destination
  *     all.leave();                           at the end
  */

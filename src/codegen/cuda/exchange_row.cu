@@ -9,8 +9,7 @@ struct rows : exchange<false> {
     __device__ __forceinline__ rows(void *given) {
         begin((seat *)given);
         if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-        epoch = peek(&me->epochs[blockIdx.x]);
-        lost = peek(&me->given_up) != 0;
+        go_on();
     }
 
     __device__ __forceinline__ char *line_of_row(char *window, int sender, int i) const {
@@ -37,14 +36,21 @@ struct rows : exchange<false> {
             if (i * UNIT + e < ROW) row[i * UNIT + e] = p.e[e];
     }
 
-    // This rank's row to all others.
-    __device__ __forceinline__ void send(const void *from, long long collective, long long lines_of_all) {
-        line<false> lines[TURNS];
+    // This rank's row to all others. True: that is all that this launch does.
+    __device__ __forceinline__ bool send(const void *from, long long collective, long long lines_of_all) {
         number = (unsigned)collective;
         size = ~((unsigned)lines_of_all * 31 + (unsigned)ROW); // no other kernel's
+        if (launch > 0) return false;
         if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
         send_header();
-        if (lost) return;
+        if (!lost) send_lines(from);
+        if (!is_split) return false;
+        launch = 1;
+        leave();
+        return true;
+    }
+    __device__ __forceinline__ void send_lines(const void *from) {
+        line<false> lines[TURNS];
 #pragma unroll
         for (int t = 0; t < TURNS; t++)
             if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].pack(epoch, load(own_row(from), i));
@@ -97,5 +103,8 @@ struct rows : exchange<false> {
             if (results) store((element *)results + (long long)blockIdx.x * ROW, i, p);
         }
         epoch = epoch == 0xffffffff ? FIRST_EPOCH : epoch + 1;
+        launch = 0;
     }
 };
+#define SEND_ROWS(...) \
+    if (all.send(__VA_ARGS__)) return
