@@ -1,7 +1,8 @@
 /*
  * Layers of two products, a residual and a norm, divided by tensors among two and three ranks, of any number of rows. Between GPUs that
  * reach each other's memory, the sum of the ranks' terms, the residual and the norm are one kernel as long as the rows are few;
- * everywhere else there are two. Profiles say which ran, and results are compared with plain ones.
+ * everywhere else there are two. Profiles say which ran, and results are compared with plain ones. Ranks that share GPUs, and those that
+ * have more threads, get the same bits.
  *
  *     joined_rows_test [TARGET [apart]]     "cuda:sm_90" needs GPUs, or the emulator's driver and compiler; `apart`: they do
  *                                           not reach each other's memory
@@ -155,7 +156,22 @@ static uint64_t row_kernels(const struct ingot_context *context) {
     return calls;
 }
 
-static void run(struct ingot_context *context, const struct network *w, const struct weights *all, int64_t rows) {
+/* Results of the first context, by run; the others' must be equal. */
+static float *kept[MOST_RUNS];
+
+static void keep(int i, const struct ingot_tensor *y) {
+    const size_t size = (size_t)ingot_tensor_elements(y) * sizeof(float);
+    if (kept[i]) {
+        assert_memory_equal(kept[i], y->data, size);
+        return;
+    }
+    kept[i] = malloc(size + 1);
+    assert_non_null(kept[i]);
+    if (size) memcpy(kept[i], y->data, size);
+}
+
+static void run(struct ingot_context *context, const struct network *w, const struct weights *all, int i) {
+    const int64_t rows = w->rows[i];
     float *given = make(rows * w->width + 1, 77, 1);
     const struct ingot_tensor x = {INGOT_F32, 2, {rows, w->width}, given, INGOT_HOST};
     struct ingot_tensor y;
@@ -168,9 +184,32 @@ static void run(struct ingot_context *context, const struct network *w, const st
     assert_int_equal(y.dims[0], rows);
     for (int64_t r = 0; r < rows; r++)
         check_row(w, all, given + r * w->width, (const float *)y.data + r * w->width);
+    keep(i, &y);
     const bool joined = joins && rows > 0 && rows <= w->most;
     assert_int_equal(row_kernels(context) - before, joined ? 0 : LAYERS);
     free(given);
+}
+
+static void compute(struct ingot_engine *engine, const struct network *w, const struct weights *all, unsigned gpus,
+                    unsigned threads) {
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    struct ingot_context *context;
+    char text[80];
+    options.threads = threads;
+    options.gpus = gpus;
+    options.profile = true;
+    enum ingot_status status = ingot_context_create(engine, &options, &context, &by_code_error);
+    if (gpus > 0 && !joins) {
+        snprintf(text, sizeof text, "%u ranks on %u GPUs exchange through windows, and there are none: ", w->ranks,
+                 gpus);
+        assert_int_equal(status, INGOT_UNSUPPORTED);
+        assert_non_null(strstr(by_code_error.message, text));
+        return;
+    }
+    MUST(status);
+    for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++)
+        run(context, w, all, i);
+    ingot_context_destroy(context);
 }
 
 static void check(const struct network *w) {
@@ -180,9 +219,7 @@ static void check(const struct network *w) {
     struct ingot_model *model = network_finish(describe(w, all));
     struct ingot_build_options build = INGOT_BUILD_OPTIONS_INIT;
     struct ingot_load_options load = INGOT_LOAD_OPTIONS_INIT;
-    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
     struct ingot_engine *engine;
-    struct ingot_context *context;
     void *data;
     size_t size;
     build.target = target;
@@ -193,13 +230,20 @@ static void check(const struct network *w) {
     build.verify_passes = true;
     MUST(ingot_model_build_memory(model, &build, &data, &size, &by_code_error));
     load.ranks = w->ranks;
-    options.threads = w->ranks;
-    options.profile = true;
     MUST(ingot_engine_load_memory(data, size, &load, &engine, &by_code_error));
-    MUST(ingot_context_create(engine, &options, &context, &by_code_error));
-    for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++)
-        run(context, w, all, w->rows[i]);
-    ingot_context_destroy(context);
+    const bool is_gpu = strncmp(target, "cuda", 4) == 0;
+    for (unsigned more = 0; more <= w->ranks; more++)
+        compute(engine, w, all, is_gpu ? more : 0, is_gpu ? w->ranks : w->ranks * (more + 1));
+    if (is_gpu) {
+        struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+        struct ingot_context *context;
+        options.gpus = w->ranks + 1;
+        assert_int_equal(ingot_context_create(engine, &options, &context, &by_code_error), INGOT_INVALID_ARGUMENT);
+    }
+    for (int i = 0; i < MOST_RUNS; i++) {
+        free(kept[i]);
+        kept[i] = NULL;
+    }
     ingot_engine_release(engine);
     ingot_blob_release(model, data, size);
     ingot_model_destroy(model);
