@@ -8,9 +8,10 @@
  * so that a word brings its own proof of having come; the low ones are data, and of a header the number of the collective
  * and what it is of. Lines of long messages are data alone, which a block's header says to have come.
  *
- * Where ranks share a GPU, a kernel that waits may keep a multiprocessor from the very kernel that it waits for. There a call is
- * split into launches of its kernel: one sends the lines of a turn, and the next one, which the host puts behind what all
- * ranks have sent, finds everything in its window. What is computed is the same.
+ * Where ranks share a GPU, a kernel that waits may keep a multiprocessor from the very kernel that it waits for; and of memory
+ * that a GPU reaches by several addresses, as these ranks' windows, a kernel need not see what another one writes before both
+ * have ended. There a call is split into launches of its kernel: one sends the lines of a turn, and the next one, which the
+ * host puts behind what all ranks have sent, finds everything in its window. What is computed is the same.
  *
  * Epochs go on from call to call and are never reset: 2 to 2^32 - 1, and again from 2. So that no word of four thousand
  * million epochs ago is taken for one of now, each rank clears a half's words every 2^30 epochs, in the epoch before that
