@@ -390,16 +390,18 @@ template <bool BULK> struct exchange {
         }
     }
 
+    // Apart for split calls, so that others keep in registers what they have loaded to send.
+    template <bool SPLIT>
     __device__ __forceinline__ void go(const sizes &s, const element *source, element *destination, long long longest) {
         const long long step = (long long)gridDim.x * THREADS, all = (longest + UNIT - 1) / UNIT;
-        const long long done = launch / 2 * EACH * step;
+        const long long done = SPLIT ? launch / 2 * EACH * step : 0;
         for (long long first = done + blockIdx.x * THREADS + threadIdx.x, begin = done;;) {
-            if (launch % 2 == 0) {
+            if (!SPLIT || launch % 2 == 0) {
                 if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
                 if constexpr (!BULK) send_header();
                 if (!lost) send(s, source, first, step);
                 if constexpr (BULK) send_header();
-                if (is_split) {
+                if constexpr (SPLIT) {
                     launch++;
                     break;
                 }
@@ -412,8 +414,8 @@ template <bool BULK> struct exchange {
             epoch = epoch == 0xffffffff ? FIRST_EPOCH : epoch + 1;
             first += EACH * step;
             begin += EACH * step;
-            if (is_split) launch = begin >= all ? 0 : launch + 1;
-            if (is_split || begin >= all) break;
+            if constexpr (SPLIT) launch = begin >= all ? 0 : launch + 1;
+            if (SPLIT || begin >= all) break;
             __syncthreads(); // the whole block has read its lines before it sends the next header
         }
         leave();
@@ -437,7 +439,10 @@ __device__ __forceinline__ void run(const element *source, element *destination,
     x.size = size;
     if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
     x.go_on();
-    x.go(s, source, destination, longest);
+    if (x.is_split)
+        x.template go<true>(s, source, destination, longest);
+    else
+        x.template go<false>(s, source, destination, longest);
 }
 
 template <typename... part>

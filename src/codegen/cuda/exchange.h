@@ -16,7 +16,7 @@
  * each block calls
  *
  *     SEND_ROWS(source, number, lines);      its row to the others; where ranks share a GPU, a launch may end here
- *     all.take(source, row, destination);    the reduced row, to shared memory and, if that is given, the destination
+ *     all.take(row, destination);            the reduced row, to shared memory and, if that is given, the destination
  *     all.leave();                           at the end
  */
 void ig_cuda_exchange(const struct ig_cuda_exchange *exchange, struct ig_text *text);

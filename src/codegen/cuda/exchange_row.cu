@@ -4,6 +4,7 @@
 
 struct rows : exchange<false> {
     static constexpr int LINES = (ROW + UNIT - 1) / UNIT, TURNS = (LINES + THREADS - 1) / THREADS;
+    piece<false> mine[TURNS]; // of this rank's row
 
     // Waits for the kernel before, behind the loads of what never changes.
     __device__ __forceinline__ rows(void *given) {
@@ -40,20 +41,25 @@ struct rows : exchange<false> {
     __device__ __forceinline__ bool send(const void *from, long long collective, long long lines_of_all) {
         number = (unsigned)collective;
         size = ~((unsigned)lines_of_all * 31 + (unsigned)ROW); // no other kernel's
+        if (launch == 0) {
+            if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
+            send_header();
+        }
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+            if (const int i = t * THREADS + threadIdx.x; i < LINES) mine[t] = load(own_row(from), i);
         if (launch > 0) return false;
-        if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
-        send_header();
-        if (!lost) send_lines(from);
+        if (!lost) send_lines();
         if (!is_split) return false;
         launch = 1;
         leave();
         return true;
     }
-    __device__ __forceinline__ void send_lines(const void *from) {
+    __device__ __forceinline__ void send_lines() const {
         line<false> lines[TURNS];
 #pragma unroll
         for (int t = 0; t < TURNS; t++)
-            if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].pack(epoch, load(own_row(from), i));
+            if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].pack(epoch, mine[t]);
 #pragma unroll
         for (int n = 1; n < RANKS; n++)
 #pragma unroll
@@ -63,7 +69,7 @@ struct rows : exchange<false> {
 
     // The sum of the ranks' rows, in their order: to shared memory, in whole pieces, and to the matrix of results if there is one.
     // The block meets before it reads that.
-    __device__ __forceinline__ void take(const void *from, void *to, void *results = nullptr) {
+    __device__ __forceinline__ void take(void *to, void *results = nullptr) {
         total sums[TURNS][UNIT];
         check_header();
 #pragma unroll
@@ -74,7 +80,7 @@ struct rows : exchange<false> {
                 const int i = t * THREADS + threadIdx.x;
                 if (i >= LINES) continue;
                 if (sender == rank)
-                    lines[t].pack(epoch, load(own_row(from), i));
+                    lines[t].pack(epoch, mine[t]);
                 else
                     lines[t].load(line_of_row(own, sender, i));
             }
