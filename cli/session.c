@@ -270,6 +270,7 @@ enum ingot_status session_context_create(const struct session *session, const st
     struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
     options.threads = arguments->threads;
     options.device = number(arguments->device);
+    options.gpus = arguments->gpus;
     options.profile = clock == CLOCK_KERNELS;
     options.machines = arguments->machines;
     options.timing = clock == CLOCK_RUNS;

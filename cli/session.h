@@ -129,18 +129,19 @@ struct build_arguments {
 
 /* Where and how an engine runs; shared by run, bench and verify. */
 struct context_arguments {
-    unsigned threads, device;
+    unsigned threads, device, gpus;
     const char *machines; /* as in struct ingot_context_options */
 };
-#define CONTEXT_OPTION_ROWS(c)                                                                       \
-    {"threads",                                                                                      \
-     0,                                                                                              \
-     OPTION_UNSIGNED,                                                                                \
-     "N",                                                                                            \
-     "that compute; for a GPU, that copy what is large\n(default: as many as there are processors)", \
-     &(c).threads},                                                                                  \
-    {                                                                                                \
-        "device", 'd', OPTION_UNSIGNED, "N", "CUDA: the number of the GPU (default 0)", &(c).device  \
+#define CONTEXT_OPTION_ROWS(c)                                                                                  \
+    {"threads",                                                                                                 \
+     0,                                                                                                         \
+     OPTION_UNSIGNED,                                                                                           \
+     "N",                                                                                                       \
+     "that compute; for a GPU, that copy what is large\n(default: as many as there are processors)",            \
+     &(c).threads},                                                                                             \
+        {"device", 'd', OPTION_UNSIGNED, "N", "CUDA: the number of the GPU (default 0)", &(c).device}, {        \
+        "gpus", 0, OPTION_UNSIGNED, "N",                                                                        \
+            "that the ranks share, with the same bits for every N\n(default: each rank has its own)", &(c).gpus \
     }
 
 /* How many ranks a run is divided among, and how a model is built for that. */

@@ -269,7 +269,7 @@ struct ingot_load_options {
     enum ingot_verify verify;
     /* Threads of this process among which each run is divided as among ranks: the engine must have been built for so
      * many. Each context has threads of its own for them, and is used like any other; on GPUs, a rank has the GPU that many
-     * places behind the context's `device`. 0 and 1: one. */
+     * places behind the context's `device`, or shares it (ingot_context_options.gpus). 0 and 1: one. */
     unsigned ranks;
     struct ingot_group *group; /* or the group whose rank this process is; the engine holds a reference. NULL: none */
 };
@@ -481,9 +481,14 @@ struct ingot_context_options {
     /* CPU, with `profile`: a file that keeps the fastest that machines were measured to be, for floors; what this one does at
      * best is measured in some ten milliseconds, and added where that is faster. NULL: what is measured now. */
     const char *machines;
+    /* Engines for CUDA that were loaded for several ranks: these share so many GPUs, at most one each; rank r of n has GPU
+     * `device` + r * gpus / n. Results then have the same bits for every such number, which takes longer where ranks share a
+     * GPU (docs/distributed.md). INGOT_UNSUPPORTED where memory of the GPUs cannot be shared; for ranks that are processes, `gpus` is
+     * their number, or 0. 0: each rank has a GPU, `device` + r, and large results may have other bits. */
+    unsigned gpus;
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \
-    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL, false, NULL }
+    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL, false, NULL, 0 }
 
 /*
  * A context of a CPU engine runs on the calling thread and on threads of its own, which have the affinity of the thread

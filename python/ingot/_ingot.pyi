@@ -181,6 +181,7 @@ class Engine:
         max_plan_bytes: int = 0,
         whole_batches: bool = False,
         machines: str | PathLike[str] | None = None,
+        gpus: int = 0,
     ) -> Session: ...
     def refit(
         self,

@@ -340,9 +340,11 @@ static PyObject *engine_repr(PyObject *object) {
 static PyMethodDef engine_methods[] = {
     {"session", KEYWORDS(engine_session),
      "session($self, *, threads=0, arena=None, device=0, stream=None, profile=False, timing=False,\n"
-     "        max_plan_instances=0, max_plan_bytes=0, whole_batches=False, machines=None)\n--\n\n"
+     "        max_plan_instances=0, max_plan_bytes=0, whole_batches=False, machines=None, gpus=0)\n--\n\n"
      "A new ingot.Session. threads: CPU threads of a run; 0: as many as this thread may use. arena: an ingot.Arena to\n"
-     "share. device, stream: a GPU's number and a stream on it, for engines for GPUs."},
+     "share. device, stream: a GPU's number and a stream on it, for engines for GPUs. gpus: how many GPUs the "
+     "engine's\n"
+     "ranks share, with the same bits for each such number; 0: each rank has its own."},
 #ifndef INGOT_PYTHON_RUNTIME
     {"refit", KEYWORDS(engine_refit),
      "refit($self, tensors, *, only=None, partial=False, ignore_unknown=False, progress=None, borrow=False)\n--\n\n"

@@ -258,14 +258,14 @@ static int read_options(PyObject *kwargs, struct state *state, struct session *s
                         struct ingot_context_options *options, PyObject **out_machines) {
     static char *names[] = {
         "threads",        "arena",         "device",   "stream", "profile", "timing", "max_plan_instances",
-        "max_plan_bytes", "whole_batches", "machines", NULL};
+        "max_plan_bytes", "whole_batches", "machines", "gpus",   NULL};
     PyObject *none = PyTuple_New(0), *arena = Py_None, *stream = Py_None, *machines = Py_None;
     if (!none) return -1;
     int profile = 0, timing = 0, whole = 0;
     Py_ssize_t instances = 0, bytes = 0;
-    int ok = PyArg_ParseTupleAndKeywords(none, kwargs, "|IOiOppnnpO:session", names, &options->threads, &arena,
+    int ok = PyArg_ParseTupleAndKeywords(none, kwargs, "|IOiOppnnpOI:session", names, &options->threads, &arena,
                                          &options->device, &stream, &profile, &timing, &instances, &bytes, &whole,
-                                         &machines);
+                                         &machines, &options->gpus);
     Py_DECREF(none);
     if (!ok) return -1;
     if (arena != Py_None && Py_TYPE(arena) != state->arena_type)

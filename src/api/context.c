@@ -25,6 +25,7 @@ struct ingot_context {
     struct ig_ranks *ranks;     /* to which `context` belongs; NULL: the engine is not divided among threads */
     uint32_t n_ranks;           /* of this process */
     int ordinal;                /* of the GPU; 0 for the CPU */
+    uint32_t gpus;              /* that the ranks share; 0: each has its own */
     struct ig_resident resident;
     bool has_resident;                        /* uses what the engine has there */
     struct ig_resident others[IG_MOST_RANKS]; /* on GPUs of this process's other ranks; no weights: none */
@@ -78,12 +79,13 @@ static unsigned copying_threads(const struct ingot_context *context, const struc
     return threads < COPYING_THREADS ? threads : COPYING_THREADS;
 }
 
-/* Ranks on CPUs share the code and weights of rank 0; those on GPUs have the GPUs behind the caller's. */
+/* Ranks on CPUs share the code and weights of rank 0; those on GPUs have the GPUs from the caller's on. */
 static enum ingot_status open_rank(void *user, uint32_t rank, struct ig_context_config *inout_context,
                                    struct ingot_error *error) {
     struct ingot_context *context = user;
     struct ig_resident *resident = &context->others[rank];
-    const int ordinal = context->ordinal + (int)rank;
+    const uint32_t place = context->gpus ? rank * context->gpus / context->n_ranks : rank;
+    const int ordinal = context->ordinal + (int)place;
     if (context->device->host_memory)
         return ig_device_cpu_create(context->device->threads, context->allocator, &inout_context->device, error);
     IG_TRY(open_gpu(ordinal, context->allocator, &inout_context->device, error));
@@ -122,7 +124,8 @@ static enum ingot_status make_ranks(struct ingot_context *context, const struct 
                                                      .open = open_rank,
                                                      .user = context,
                                                      .count = context->n_ranks,
-                                                     .gpus = !context->device->host_memory},
+                                                     .gpus = !context->device->host_memory,
+                                                     .shared = context->gpus},
                            &context->ranks, error));
     context->context = ig_ranks_context(context->ranks, 0);
     return INGOT_OK;
@@ -140,6 +143,21 @@ static enum ingot_status check_alone(const struct ingot_engine *engine, struct i
     ingot_engine_ranks(engine, &first, 1);
     return IG_ERR(error, INGOT_INCOMPATIBLE,
                   "the engine is for %u ranks: load it for so many, or on a group of so many processes", first);
+}
+
+static enum ingot_status check_gpus(const struct ingot_engine *engine, unsigned gpus, struct ingot_error *error) {
+    const unsigned ranks = engine->group ? ingot_group_ranks(engine->group) : engine->views ? engine->n_views : 1;
+    if (gpus == 0) return INGOT_OK;
+    if (!ig_target_is_gpu(engine->file.target))
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "gpus is %u, and the engine is for the CPU", gpus);
+    if (gpus > ranks)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "gpus is %u, and the engine is loaded for %u rank%s", gpus, ranks,
+                      ranks == 1 ? "" : "s");
+    if (engine->group && gpus < ranks)
+        return IG_ERR(error, INGOT_UNSUPPORTED,
+                      "gpus is %u for %u processes: only ranks that are threads of one process share a GPU", gpus,
+                      ranks);
+    return INGOT_OK;
 }
 
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
@@ -162,7 +180,7 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .whole_batches = options->whole_batches,
                                        .timing = options->timing};
     struct ingot_group *group = context->engine->group;
-    if (group && gpu) IG_TRY(ig_group_use_gpus(group, error));
+    if (group && gpu) IG_TRY(ig_group_use_gpus(group, options->gpus, error));
     if (context->n_ranks > 1) return make_ranks(context, options, &config, error);
     config.group = group ? group->seat : NULL;
     const struct ig_engine_file *file = context->engine->views ? context->engine->views : &context->engine->file;
@@ -186,6 +204,7 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
     if (!options.max_plan_bytes) options.max_plan_bytes = DEFAULT_INSTANCE_BYTES;
     if (options.device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options.device);
     IG_TRY(check_alone(engine, error));
+    IG_TRY(check_gpus(engine, options.gpus, error));
     IG_TRY(ig_machine_check(&engine->file, options.device, error));
     if (options.arena)
         IG_TRY(ig_arena_check(options.arena, ig_target_is_gpu(engine->file.target), options.device, error));
@@ -194,6 +213,7 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
     context->allocator = allocator;
     context->engine = engine;
     context->n_ranks = engine->views ? engine->n_views : 1;
+    context->gpus = options.gpus;
     context->arena = options.arena;
     ingot_engine_retain(engine);
     ingot_arena_retain(options.arena);

@@ -91,7 +91,10 @@ enum ingot_status ig_group_accept(struct ingot_group *group, const struct ig_eng
     return INGOT_OK;
 }
 
-enum ingot_status ig_group_use_gpus(struct ingot_group *group, struct ingot_error *error) {
+enum ingot_status ig_group_use_gpus(struct ingot_group *group, uint32_t gpus, struct ingot_error *error) {
     if (ig_group_enqueues(group->seat)) return INGOT_OK;
-    return ig_nccl_create(group->seat, NULL, &group->seat, error);
+    IG_TRY(ig_group_agree(group->seat, &gpus, sizeof gpus, "number of GPUs", error));
+    IG_TRY(ig_nccl_create(group->seat, NULL, &group->seat, error));
+    ig_group_share_gpus(group->seat, gpus);
+    return INGOT_OK;
 }

@@ -17,7 +17,7 @@ struct ingot_group {
 /* An engine is loaded on the group: do all ranks have the same, and do the connections work? */
 enum ingot_status ig_group_accept(struct ingot_group *group, const struct ig_engine_file *file,
                                   struct ingot_error *error);
-/* From now on it connects GPUs too. */
-enum ingot_status ig_group_use_gpus(struct ingot_group *group, struct ingot_error *error);
+/* From now on it connects GPUs too; `gpus`, equal on all ranks: as for ig_group_share_gpus, the first time. */
+enum ingot_status ig_group_use_gpus(struct ingot_group *group, uint32_t gpus, struct ingot_error *error);
 
 #endif

@@ -203,8 +203,10 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
         turn_init(&ranks->members[r].begun);
         turn_init(&ranks->members[r].ended);
     }
-    for (uint32_t r = 0; status == INGOT_OK && config->gpus && r < config->count; r++)
+    for (uint32_t r = 0; status == INGOT_OK && config->gpus && r < config->count; r++) {
         status = ig_nccl_create(seats[r], NULL, &ranks->members[r].seat, error);
+        if (status == INGOT_OK) ig_group_share_gpus(ranks->members[r].seat, config->shared);
+    }
     for (uint32_t r = 0; status == INGOT_OK && r < config->count; r++)
         status = make_member(ranks, r, config, error);
     if (status == INGOT_OK && config->gpus && config->views->plan.n_collectives > 0)

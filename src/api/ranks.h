@@ -18,8 +18,9 @@ struct ig_ranks_config {
     enum ingot_status (*open)(void *user, uint32_t rank, struct ig_context_config *inout_context,
                               struct ingot_error *error);
     void *user;
-    uint32_t count; /* at least 2 */
-    bool gpus;      /* their devices are GPUs */
+    uint32_t count;  /* at least 2 */
+    bool gpus;       /* their devices are GPUs */
+    uint32_t shared; /* as for ig_group_share_gpus */
 };
 
 /* `config->context` and what it points to need not outlive the call, but for what a context borrows. */

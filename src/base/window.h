@@ -8,6 +8,11 @@
  * so that a word brings its own proof of having come; the low ones are data, and of a header the number of the collective
  * and what it is of. Lines of long messages are data alone, which a block's header says to have come.
  *
+ * Where ranks share a GPU, a kernel that waits may keep a multiprocessor from the very kernel that it waits for; and of memory
+ * that a GPU reaches by several addresses, as these ranks' windows, a kernel need not see what another one writes before both
+ * have ended. There a call is split into launches of its kernel: one sends the lines of a turn, and the next one, which the
+ * host puts behind what all ranks have sent, finds everything in its window. What is computed is the same.
+ *
  * Epochs go on from call to call and are never reset: 2 to 2^32 - 1, and again from 2. So that no word of four thousand
  * million epochs ago is taken for one of now, each rank clears a half's words every 2^30 epochs, in the epoch before that
  * half's, and before it writes anything that lets the others go on.
@@ -42,6 +47,8 @@ struct ig_window_seat {
     /* Of the next call, all equal between kernels: block b of a grid of n blocks reads number b, and leaves behind numbers b,
      * b + n, b + 2 n and so on, so that blocks need not agree on who is the last. */
     uint32_t epochs[IG_WINDOW_HEADERS];
+    uint32_t is_split;
+    uint32_t launches[IG_WINDOW_HEADERS]; /* of the call under way, by block as above, if calls are split */
 };
 
 enum ig_window_state { IG_WINDOW_WELL, IG_WINDOW_LATE, IG_WINDOW_DIFFERENT };
@@ -55,6 +62,15 @@ struct ig_window_report {
 
 static inline size_t ig_window_bytes(uint32_t ranks) {
     return (size_t)2 * ranks * IG_WINDOW_SLOT;
+}
+
+/* How many launches a split call takes, two for each turn of its kernel of so many blocks; `elements`: those of the longest message, of
+ * `size` bytes each. */
+static inline size_t ig_window_launches(size_t elements, size_t size, size_t blocks) {
+    const size_t bytes = elements * size, is_short = bytes <= IG_WINDOW_SHORT;
+    const size_t line = is_short ? 8 : 16, each = is_short ? IG_WINDOW_SHORT_EACH : IG_WINDOW_LONG_EACH;
+    const size_t turn = each * blocks * IG_WINDOW_THREADS * line;
+    return bytes > turn ? 2 * ((bytes + turn - 1) / turn) : 2;
 }
 
 #endif

@@ -4,8 +4,9 @@
  *
  * Not thread-safe, except where stated: a device and everything made from it belong to one thread at a time, so each
  * context has a device of its own. Devices of the same GPU, or of the host, may use each other's memory and modules, on
- * several threads at once. They may also record and await each other's events, on streams of their own; whoever shares an
- * event sees to it that only one thread at a time uses it (runtime/frame/activations.h). A list may be handed to another such
+ * several threads at once. They may also record and await each other's events, on streams of their own, and devices of other
+ * GPUs may await them; whoever shares an event sees to it that no thread uses it while another one records it
+ * (runtime/frame/activations.h, dist/windows.h). A list may be handed to another such
  * device with the same allocator, and is that one's from then on (runtime/context/preparer.h); the device that made it stays until
  * the list is destroyed.
  */

@@ -20,6 +20,7 @@
 
 struct ig_group;
 struct ig_device; /* device/device.h */
+struct ig_stream;
 
 #define IG_GROUP_SECONDS 10.0 /* the time limit, unless the options say otherwise */
 
@@ -83,6 +84,16 @@ enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collecti
 enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call, void *stream,
                                    struct ingot_error *error);
 bool ig_group_enqueues(const struct ig_group *group);
+/* The ranks have so many GPUs, each the same number of ranks or one more: before windows are opened, on all seats. They exchange
+ * through windows alone, so that results do not depend on that number, and it is an error if there can be none. If there are
+ * fewer than ranks, which are threads then, their calls are split into launches (base/window.h). 0: each rank has a GPU, and what
+ * suits windows less takes another way. */
+void ig_group_share_gpus(struct ig_group *group, uint32_t gpus);
+bool ig_group_has_windows_alone(const struct ig_group *group);
+bool ig_group_splits_calls(const struct ig_group *group);
+/* Of such a group, between two launches of a call: what is enqueued on this rank's stream from then on comes behind what all ranks
+ * enqueued on theirs before they called this. */
+enum ingot_status ig_group_meet(struct ig_group *group, struct ig_stream *stream, struct ingot_error *error);
 /*
  * Windows (base/window.h), through which kernels of the ranks' GPUs exchange by themselves. All ranks call this together, each with
  * the device that its kernels run on; later calls do nothing. INGOT_OK also where there can be none.

@@ -144,6 +144,18 @@ enum ingot_status ig_group_open_windows(struct ig_group *group, struct ig_device
     return IG_ERR(error, status, "%s", failure.message);
 }
 
+void ig_group_share_gpus(struct ig_group *group, uint32_t gpus) {
+    group->gpus = gpus;
+}
+
+bool ig_group_has_windows_alone(const struct ig_group *group) {
+    return group->gpus > 0;
+}
+
+bool ig_group_splits_calls(const struct ig_group *group) {
+    return group->gpus > 0 && group->gpus < group->ranks;
+}
+
 static struct ig_windows *windows_of(const struct ig_group *group) {
     return group->api->windows ? group->api->windows(group) : NULL;
 }
@@ -151,6 +163,15 @@ static struct ig_windows *windows_of(const struct ig_group *group) {
 void *ig_group_seat(const struct ig_group *group) {
     const struct ig_windows *windows = windows_of(group);
     return windows ? ig_windows_seat(windows) : NULL;
+}
+
+enum ingot_status ig_group_meet(struct ig_group *group, struct ig_stream *stream, struct ingot_error *error) {
+    struct ingot_error failure;
+    IG_TRY(ig_group_failure(group, error));
+    enum ingot_status status = ig_windows_meet(windows_of(group), stream, &failure);
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_group_fail(group, status, failure.message);
+    return IG_ERR(error, status, "%s", failure.message);
 }
 
 enum ingot_status ig_group_name_call(struct ig_group *group, uint32_t number, const char *label,

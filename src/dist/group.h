@@ -33,6 +33,7 @@ struct ig_group {
     const struct ingot_allocator *allocator;
     uint32_t rank, ranks;
     uint32_t neighbours; /* ranks on this host */
+    uint32_t gpus;       /* see ig_group_share_gpus */
     uint64_t limit;      /* nanoseconds */
     char transport[96];
     struct ingot_error failure; /* status INGOT_OK: none */

@@ -296,6 +296,11 @@ static enum ingot_status check(const struct nccl_group *group, const struct ig_c
 static enum ingot_status enqueue(struct ig_group *base, const struct ig_collective_call *call, void *stream,
                                  struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
+    if (ig_group_has_windows_alone(base))
+        return IG_ERR(error, INGOT_UNSUPPORTED,
+                      "%s '%s' of %s has no kernel that exchanges through windows, as ranks on %u GPUs do",
+                      ig_collective_name(call->what.kind), call->label,
+                      ingot_dtype_name((enum ingot_dtype)call->what.dtype), base->gpus);
     IG_TRY(check(group, call, error));
     if (!group->comm) IG_TRY(connect_ranks(group, error));
     const struct call c = {
@@ -345,6 +350,11 @@ static void destroy(struct ig_group *base) {
 }
 
 static void say_transport(struct nccl_group *group, const char *without) {
+    if (ig_group_has_windows_alone(&group->base) && group->windows) {
+        snprintf(group->base.transport, sizeof group->base.transport, "windows, %u ranks on %u GPUs", group->base.ranks,
+                 group->base.gpus);
+        return;
+    }
     char nccl[32] = "no NCCL";
     if (group->missing.status == INGOT_OK)
         snprintf(nccl, sizeof nccl, "NCCL %d.%d.%d", group->nccl.version / 10000, group->nccl.version / 100 % 100,
@@ -359,9 +369,11 @@ static enum ingot_status open_windows(struct ig_group *base, struct ig_device *d
     char reason[IG_WINDOWS_REASON_SIZE] = "";
     if (group->sought) return INGOT_OK;
     group->sought = true;
-    IG_TRY(ig_windows_open(group->host, device, &group->windows, reason, error));
+    IG_TRY(ig_windows_open(group->host, device, ig_group_splits_calls(base), &group->windows, reason, error));
     say_transport(group, reason);
-    return INGOT_OK;
+    if (group->windows || !ig_group_has_windows_alone(base)) return INGOT_OK;
+    return IG_ERR(error, INGOT_UNSUPPORTED, "%u ranks on %u GPUs exchange through windows, and there are none: %s",
+                  base->ranks, base->gpus, reason);
 }
 
 static struct ig_windows *windows_of(const struct ig_group *base) {

@@ -33,6 +33,11 @@ struct ig_windows {
     char *zeros;                     /* pinned */
     struct name *names;
     uint32_t n_names;
+    /* If calls are split: the host's seat; two events of each rank, which it records in turn; and how often it did. */
+    struct ig_group *host;
+    bool is_split;
+    struct ig_event *events[IG_MOST_RANKS][2];
+    uint32_t meetings;
 };
 
 /* ---- Agreement --------------------------------------------------------------------------------------------------- */
@@ -65,6 +70,36 @@ static enum ingot_status hear(struct ig_group *host, enum ingot_status status, c
     return INGOT_OK;
 }
 
+/* ---- Meetings of split calls -------------------------------------------------------------------------------------- */
+
+static enum ingot_status make_events(struct ig_windows *w, struct ingot_error *error) {
+    for (int i = 0; i < 2 && w->is_split; i++)
+        IG_TRY(w->device->api->event_create(w->device, false, &w->events[w->rank][i], error));
+    return INGOT_OK;
+}
+
+/* Ranks are threads, so that an event's address is good for all. */
+static enum ingot_status share_events(struct ig_windows *w, struct ingot_error *error) {
+    struct ig_event *own[2] = {w->events[w->rank][0], w->events[w->rank][1]};
+    struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof own};
+    for (uint32_t r = 0; r < w->ranks; r++)
+        sizes.parts[r] = 1;
+    const struct ig_collective_call call = {{IG_ALL_GATHER, INGOT_U8, 0, 0}, &sizes, own, w->events,
+                                            "the events of shared GPUs",     NULL};
+    return w->is_split ? ig_group_call(w->host, &call, error) : INGOT_OK;
+}
+
+/* A rank records an event again at the next meeting but one: by then all have waited for it as it was. */
+enum ingot_status ig_windows_meet(struct ig_windows *w, struct ig_stream *stream, struct ingot_error *error) {
+    const struct ig_device_api *api = w->device->api;
+    const uint32_t which = w->meetings++ % 2;
+    IG_TRY(api->event_record(w->device, stream, w->events[w->rank][which], error));
+    IG_TRY(ig_group_barrier(w->host, "a call between ranks that share GPUs", error));
+    for (uint32_t r = 0; r < w->ranks; r++)
+        if (r != w->rank) IG_TRY(api->event_wait(w->device, stream, w->events[r][which], error));
+    return INGOT_OK;
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static enum ingot_status copy(struct ig_windows *w, void *to, const void *from, size_t size,
@@ -83,7 +118,8 @@ static enum ingot_status clear(struct ig_windows *w, struct ingot_error *error) 
 
 static enum ingot_status fill_seat(struct ig_windows *w, struct ingot_error *error) {
     struct ig_window_seat *seat = (struct ig_window_seat *)(w->report + 1);
-    *seat = (struct ig_window_seat){.report = (uint64_t)(uintptr_t)w->report, .patience = w->patience, .rank = w->rank};
+    *seat = (struct ig_window_seat){
+        .report = (uint64_t)(uintptr_t)w->report, .patience = w->patience, .rank = w->rank, .is_split = w->is_split};
     for (int b = 0; b < IG_WINDOW_HEADERS; b++)
         seat->epochs[b] = IG_WINDOW_FIRST_EPOCH;
     for (uint32_t r = 0; r < w->ranks; r++)
@@ -109,6 +145,7 @@ static enum ingot_status allocate(struct ig_windows *w, int *out_file, struct in
     IG_TRY(api->allocate(w->device, sizeof(struct ig_window_seat), &w->seat, error));
     IG_TRY(api->allocate_shared(w->device, w->size, &w->at[w->rank], error));
     IG_TRY(clear(w, error));
+    IG_TRY(make_events(w, error));
     return api->export_shared(w->device, w->at[w->rank], out_file, error);
 }
 
@@ -123,6 +160,8 @@ void ig_windows_close(struct ig_windows *w) {
     const struct ig_device_api *api = w->device->api;
     for (uint32_t r = 0; r < w->ranks; r++)
         if (w->at[r]) api->release_shared(w->device, w->at[r], w->size);
+    for (int i = 0; i < 2; i++)
+        if (w->events[w->rank][i]) api->event_destroy(w->device, w->events[w->rank][i]);
     if (w->seat) api->release(w->device, w->seat, sizeof(struct ig_window_seat));
     if (w->zeros) api->release_host(w->device, w->zeros, PIECE);
     if (w->report) api->release_host(w->device, w->report, PINNED);
@@ -184,11 +223,12 @@ static enum ingot_status open_all(struct ig_windows *w, struct ig_group *host, i
     STEP(import(w, files, &failure));
     STEP(write_signs(w, &failure));
     STEP(read_signs(w, &failure));
-    return INGOT_OK;
+    return share_events(w, error);
 }
 
-enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *device, struct ig_windows **out_windows,
-                                  char out_reason[IG_WINDOWS_REASON_SIZE], struct ingot_error *error) {
+enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *device, bool is_split,
+                                  struct ig_windows **out_windows, char out_reason[IG_WINDOWS_REASON_SIZE],
+                                  struct ingot_error *error) {
     int own = -1, files[IG_MOST_RANKS];
     bool well = false;
     *out_windows = NULL;
@@ -196,11 +236,13 @@ enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *devic
     if (!w) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for the windows of a group of GPUs");
     w->allocator = host->allocator;
     w->device = device;
+    w->host = host;
+    w->is_split = is_split;
     ig_device_retain(device);
     w->rank = ig_group_rank(host);
     w->ranks = ig_group_ranks(host);
     /* Less than the limit, so that kernels say who is missing before the host only knows that somebody is. */
-    w->patience = ig_group_limit(host) / 10 * 9;
+    w->patience = is_split ? 0 : ig_group_limit(host) / 10 * 9; /* of split calls, no kernel has to wait */
     w->size = ig_window_bytes(w->ranks);
     for (uint32_t r = 0; r < IG_MOST_RANKS; r++)
         files[r] = -1;
@@ -225,6 +267,7 @@ void *ig_windows_seat(const struct ig_windows *w) {
 }
 
 enum ingot_status ig_windows_renew(struct ig_windows *w, struct ingot_error *error) {
+    w->meetings = 0; /* some ranks may not have come to the last one */
     IG_TRY(clear(w, error));
     return fill_seat(w, error);
 }

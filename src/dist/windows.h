@@ -12,11 +12,13 @@ enum { IG_WINDOWS_REASON_SIZE = 256 };
 
 /*
  * Opens a window on this rank's GPU and reaches those of the others; all ranks call it together. `host` is the rank's seat of
- * a group on CPUs, whose time limit becomes that of the kernels. Where a rank can have none, no rank gets any: INGOT_OK, *out_windows is NULL, and
+ * a group on CPUs, whose time limit becomes that of the kernels, and which outlives the windows. `is_split`: the ranks are threads that
+ * share GPUs, so that calls are split into launches. Where a rank can have none, no rank gets any: INGOT_OK, *out_windows is NULL, and
  * out_reason says what is missing where. Errors are of the group alone. Retains the device.
  */
-enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *device, struct ig_windows **out_windows,
-                                  char out_reason[IG_WINDOWS_REASON_SIZE], struct ingot_error *error);
+enum ingot_status ig_windows_open(struct ig_group *host, struct ig_device *device, bool is_split,
+                                  struct ig_windows **out_windows, char out_reason[IG_WINDOWS_REASON_SIZE],
+                                  struct ingot_error *error);
 /* Accepts NULL. No kernel of this rank or of another may use them. */
 void ig_windows_close(struct ig_windows *windows);
 
@@ -25,6 +27,9 @@ size_t ig_windows_bytes(uint32_t ranks);
 
 /* The address of the struct ig_window_seat, for kernels. */
 void *ig_windows_seat(const struct ig_windows *windows);
+
+/* See ig_group_meet. */
+enum ingot_status ig_windows_meet(struct ig_windows *windows, struct ig_stream *stream, struct ingot_error *error);
 
 /* What the collective of that number is called in messages; the label is copied, cut off if it is long. */
 enum ingot_status ig_windows_name(struct ig_windows *windows, uint32_t number, const char *label,

@@ -249,6 +249,10 @@ static void refusals(void **state) {
     expect(ingot_context_create(engine, &options, &context, &error), INGOT_UNSUPPORTED, &error,
            "cannot share an arena");
     ingot_arena_release(arena);
+    options.arena = NULL;
+    options.gpus = 1;
+    expect(ingot_context_create(engine, &options, &context, &error), INGOT_INVALID_ARGUMENT, &error,
+           "gpus is 1, and the engine is for the CPU");
     ingot_engine_release(engine);
     struct ingot_group_options group = INGOT_GROUP_OPTIONS_INIT;
     struct ingot_group *joined;

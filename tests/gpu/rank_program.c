@@ -2,9 +2,9 @@
  * What tools/gpu-check-ranks starts: runs an engine again and again on random inputs, always the same, as one of several
  * processes (INGOT_RANK, INGOT_RANKS, INGOT_RENDEZVOUS) or in threads, and prints a digest of the results of each run.
  *
- *     rank_program ENGINE processes|THREADS RUNS SECONDS [again|mixed]
+ *     rank_program ENGINE processes|THREADS[/GPUS] RUNS SECONDS [again|mixed]
  *
- * RUNS 0: until something fails, and only the first digest. SECONDS: the group's time limit. again: after a failure it
+ * GPUS: threads share so many, with the same bits for each such number; else each has its own. RUNS 0: until something fails, and only the first digest. SECONDS: the group's time limit. again: after a failure it
  * leaves the group, joins a new one and runs once. mixed: every run has one of some random sizes, must give what the first run of
  * these sizes gave, and there is one digest of all. Rank r takes GPU r if the engine is for GPUs.
  */
@@ -24,6 +24,7 @@ enum { MIXED = 24, TOLD_EVERY = 10000 };
 struct order {
     const char *engine;
     unsigned threads; /* 0: processes */
+    unsigned gpus;    /* that threads share; 0: each has its own */
     long runs;
     double seconds;
     bool mixed;
@@ -58,7 +59,7 @@ static enum ingot_status open_session(const struct order *order, struct session 
     ingot_group_release(options.group); /* the engine has a reference */
     CLI_TRY(status);
     session_ask(session);
-    struct context_arguments arguments = {.device = session_is_gpu(session) ? session->rank : 0};
+    struct context_arguments arguments = {.device = session_is_gpu(session) ? session->rank : 0, .gpus = order->gpus};
     return session_context(session, &arguments, CLOCK_NONE, error);
 }
 
@@ -137,12 +138,17 @@ static enum ingot_status attend(const struct order *order) {
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 5) {
-        fputs("usage: rank_program ENGINE processes|THREADS RUNS SECONDS [again|mixed]\n", stderr);
+        fputs("usage: rank_program ENGINE processes|THREADS[/GPUS] RUNS SECONDS [again|mixed]\n", stderr);
         return 2;
     }
     const char *how = argc > 5 ? argv[5] : "";
-    struct order order = {argv[1], (unsigned)strtoul(argv[2], NULL, 10), strtol(argv[3], NULL, 10),
-                          strtod(argv[4], NULL), strcmp(how, "mixed") == 0};
+    const char *gpus = strchr(argv[2], '/');
+    struct order order = {argv[1],
+                          (unsigned)strtoul(argv[2], NULL, 10),
+                          gpus ? (unsigned)strtoul(gpus + 1, NULL, 10) : 0,
+                          strtol(argv[3], NULL, 10),
+                          strtod(argv[4], NULL),
+                          strcmp(how, "mixed") == 0};
     enum ingot_status status = attend(&order);
     if (status != INGOT_OK && strcmp(how, "again") == 0) {
         order.runs = 1;

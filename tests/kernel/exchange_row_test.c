@@ -374,6 +374,33 @@ static void as_many_as_fit(void **state) {
     }
 }
 
+/* Ranks that share GPUs: split calls give the same bits. */
+static void split_calls(void **state) {
+    for (uint32_t ranks = 2; ranks <= EXCHANGE_RANKS; ranks++) {
+        struct exchange_group apart, group;
+        exchange_set_order(ranks == 3);
+        exchange_open(&apart, ranks);
+        exchange_open_shared(&group, ranks, ranks == 4 ? 3 : 1);
+        for (int i = 0; i < COUNT(networks); i++) {
+            if (networks[i].ranks != ranks) continue;
+            for (int64_t rows = 1; rows <= 5; rows += 2) {
+                struct trial t = {.w = &networks[i], .rows = rows, .hostile = rows == 3}, same = t;
+                prepare(&t);
+                exchange_together(&apart, run_rank, &t);
+                prepare(&same);
+                exchange_run_split(&group, same.runs);
+                check(&same);
+                for (uint32_t o = 0; o < t.w->rest->outputs.count; o++)
+                    assert_memory_equal(t.results[0][o], same.results[0][o], bytes_of(&t));
+                drop(&t);
+                drop(&same);
+            }
+        }
+        exchange_close(&group);
+        exchange_close(&apart);
+    }
+}
+
 /* ---- Epochs and other ranks -------------------------------------------------------------------------------------- */
 
 enum { SHORT_ROWS = 3 }; /* the network of 33 elements a row, of two ranks */
@@ -460,10 +487,8 @@ static void other_ranks_are_missed(void **state) {
 
 static int run_all(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_all_lengths),
-        cmocka_unit_test(as_many_as_fit),
-        cmocka_unit_test(epochs_go_on),
-        cmocka_unit_test(other_ranks_are_missed),
+        cmocka_unit_test(rows_of_all_lengths), cmocka_unit_test(as_many_as_fit),         cmocka_unit_test(split_calls),
+        cmocka_unit_test(epochs_go_on),        cmocka_unit_test(other_ranks_are_missed),
     };
     return cmocka_run_group_tests_name("all-reduces by rows", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "support/device/exchange.h"
 #include "support/dist/plain.h"
@@ -180,11 +181,57 @@ static void messages_around_limits(void **state) {
     }
 }
 
+/* Ranks that share GPUs: the launches of split calls, one behind another. Short messages and long ones, of one turn
+ * and of several. */
+static void split_calls(void **state) {
+    for (uint32_t ranks = 2; ranks <= EXCHANGE_RANKS; ranks++) {
+        struct exchange_group group;
+        struct plan plan = {.count = 0};
+        for (int k = 0; k < COUNT(kernels); k++) {
+            const size_t size = ingot_dtype_size((enum ingot_dtype)kernels[k].what.dtype);
+            const struct shape large = {
+                .outer = 1, .inner = IG_WINDOW_SHORT / size + 9, .parts = {1, 0, 1, 1}, .blocks = 3 + k % 3};
+            if (kernels[k].ranks != ranks) continue;
+            for (int s = 0; s < COUNT(small); s++)
+                add_call(&plan, &kernels[k], &small[s]);
+            if (k % 3 == 0) add_call(&plan, &kernels[k], &large);
+            add_call(&plan, &kernels[k], &small[k % COUNT(small)]);
+        }
+        exchange_set_order(ranks == 3);
+        exchange_open_shared(&group, ranks, ranks == 4 ? 2 : 1);
+        for (int i = 0; i < plan.count; i++) {
+            exchange_launch_split(&group, &plan.all[i].call, plan.all[i].sources, plan.all[i].results);
+            check_call(&plan.all[i], i);
+        }
+        exchange_close(&group);
+    }
+}
+
+/* On threads, as the runtime makes them: all meet between two launches. A kernel that came too early would not wait for the rank that
+ * takes its time, but give up. */
+static const char *take_time(struct exchange_rank *rank, void *user) {
+    if (rank->rank == 1) nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+    return run_plan(rank, user);
+}
+
+static void split_calls_meet(void **state) {
+    struct exchange_group group;
+    struct plan plan = {.count = 0};
+    for (int k = 0; k < COUNT(kernels); k++)
+        if (kernels[k].ranks == 3) add_call(&plan, &kernels[k], &small[(k + 1) % COUNT(small)]);
+    exchange_set_order(false);
+    exchange_open_shared(&group, 3, 2);
+    exchange_together(&group, take_time, &plan);
+    for (int i = 0; i < plan.count; i++)
+        check_call(&plan.all[i], i);
+    exchange_close(&group);
+}
+
 static int run_all(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_messages),
-        cmocka_unit_test(long_messages_between_short_ones),
-        cmocka_unit_test(messages_around_limits),
+        cmocka_unit_test(small_messages),         cmocka_unit_test(long_messages_between_short_ones),
+        cmocka_unit_test(messages_around_limits), cmocka_unit_test(split_calls),
+        cmocka_unit_test(split_calls_meet),
     };
     return cmocka_run_group_tests_name("collectives through windows", tests, NULL, NULL);
 }

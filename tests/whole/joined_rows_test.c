@@ -1,7 +1,8 @@
 /*
  * Layers of two products, a residual and a norm, divided by tensors among two and three ranks, of any number of rows. Between GPUs that
  * reach each other's memory, the sum of the ranks' terms, the residual and the norm are one kernel as long as the rows are few;
- * everywhere else there are two. Profiles say which ran, and results are compared with plain ones.
+ * everywhere else there are two. Profiles say which ran, and results are compared with plain ones. Ranks that share GPUs, and those that
+ * have more threads, get the same bits.
  *
  *     joined_rows_test [TARGET [apart]]     "cuda:sm_90" needs GPUs, or the emulator's driver and compiler; `apart`: they do
  *                                           not reach each other's memory
@@ -9,9 +10,11 @@
 #include "support/support.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/model/by_code.h"
 
@@ -155,7 +158,22 @@ static uint64_t row_kernels(const struct ingot_context *context) {
     return calls;
 }
 
-static void run(struct ingot_context *context, const struct network *w, const struct weights *all, int64_t rows) {
+/* Results of the first context, by run; the others' must be equal. */
+static float *kept[MOST_RUNS];
+
+static void keep(int i, const struct ingot_tensor *y) {
+    const size_t size = (size_t)ingot_tensor_elements(y) * sizeof(float);
+    if (kept[i]) {
+        assert_memory_equal(kept[i], y->data, size);
+        return;
+    }
+    kept[i] = malloc(size + 1);
+    assert_non_null(kept[i]);
+    if (size) memcpy(kept[i], y->data, size);
+}
+
+static void run(struct ingot_context *context, const struct network *w, const struct weights *all, int i) {
+    const int64_t rows = w->rows[i];
     float *given = make(rows * w->width + 1, 77, 1);
     const struct ingot_tensor x = {INGOT_F32, 2, {rows, w->width}, given, INGOT_HOST};
     struct ingot_tensor y;
@@ -168,9 +186,43 @@ static void run(struct ingot_context *context, const struct network *w, const st
     assert_int_equal(y.dims[0], rows);
     for (int64_t r = 0; r < rows; r++)
         check_row(w, all, given + r * w->width, (const float *)y.data + r * w->width);
+    keep(i, &y);
     const bool joined = joins && rows > 0 && rows <= w->most;
     assert_int_equal(row_kernels(context) - before, joined ? 0 : LAYERS);
     free(given);
+}
+
+static void compute(struct ingot_engine *engine, const struct network *w, const struct weights *all, unsigned gpus,
+                    unsigned threads) {
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    struct ingot_context *context;
+    char text[80];
+    options.threads = threads;
+    options.gpus = gpus;
+    options.profile = true;
+    enum ingot_status status = ingot_context_create(engine, &options, &context, &by_code_error);
+    if (gpus > 0 && !joins) {
+        snprintf(text, sizeof text, "%u ranks on %u GPUs exchange through windows, and there are none: ", w->ranks,
+                 gpus);
+        assert_int_equal(status, INGOT_UNSUPPORTED);
+        assert_non_null(strstr(by_code_error.message, text));
+        return;
+    }
+    MUST(status);
+    for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++)
+        run(context, w, all, i);
+    ingot_context_destroy(context);
+}
+
+static void build(struct ingot_model *model, const struct network *w, void **out_data, size_t *out_size) {
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.target = target;
+    options.nvrtc = getenv("INGOT_NVRTC");
+    options.ranks = &w->ranks;
+    options.n_ranks = 1;
+    options.sharding = "tensor";
+    options.verify_passes = true;
+    MUST(ingot_model_build_memory(model, &options, out_data, out_size, &by_code_error));
 }
 
 static void check(const struct network *w) {
@@ -178,28 +230,26 @@ static void check(const struct network *w) {
     for (int i = 0; i < LAYERS; i++)
         all[i] = make_weights(w, (uint32_t)i);
     struct ingot_model *model = network_finish(describe(w, all));
-    struct ingot_build_options build = INGOT_BUILD_OPTIONS_INIT;
     struct ingot_load_options load = INGOT_LOAD_OPTIONS_INIT;
-    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
     struct ingot_engine *engine;
-    struct ingot_context *context;
     void *data;
     size_t size;
-    build.target = target;
-    build.nvrtc = getenv("INGOT_NVRTC");
-    build.ranks = &w->ranks;
-    build.n_ranks = 1;
-    build.sharding = "tensor";
-    build.verify_passes = true;
-    MUST(ingot_model_build_memory(model, &build, &data, &size, &by_code_error));
+    build(model, w, &data, &size);
     load.ranks = w->ranks;
-    options.threads = w->ranks;
-    options.profile = true;
     MUST(ingot_engine_load_memory(data, size, &load, &engine, &by_code_error));
-    MUST(ingot_context_create(engine, &options, &context, &by_code_error));
-    for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++)
-        run(context, w, all, w->rows[i]);
-    ingot_context_destroy(context);
+    const bool is_gpu = strncmp(target, "cuda", 4) == 0;
+    for (unsigned more = 0; more <= w->ranks; more++)
+        compute(engine, w, all, is_gpu ? more : 0, is_gpu ? w->ranks : w->ranks * (more + 1));
+    if (is_gpu) {
+        struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+        struct ingot_context *context;
+        options.gpus = w->ranks + 1;
+        assert_int_equal(ingot_context_create(engine, &options, &context, &by_code_error), INGOT_INVALID_ARGUMENT);
+    }
+    for (int i = 0; i < MOST_RUNS; i++) {
+        free(kept[i]);
+        kept[i] = NULL;
+    }
     ingot_engine_release(engine);
     ingot_blob_release(model, data, size);
     ingot_model_destroy(model);
@@ -216,10 +266,86 @@ static void test_long_rows(void **state) {
     check(&(struct network){4096, 6, 2, false, 32, {1, 32, 33, -1}});
 }
 
+/* ---- A rank that does not come ----------------------------------------------------------------------------------- */
+
+struct member {
+    unsigned rank;
+    const void *data;
+    size_t size;
+    char meeting[60];
+    pthread_barrier_t *over;
+    enum ingot_status status; /* of rank 0's run */
+    struct ingot_error error;
+};
+
+static enum ingot_status join(struct member *m, struct ingot_context **out_context, struct ingot_engine **out_engine) {
+    char own[40], place[100];
+    const char *const environment[] = {own, "INGOT_RANKS=2", place, NULL};
+    struct ingot_group_options options = INGOT_GROUP_OPTIONS_INIT;
+    struct ingot_load_options load = INGOT_LOAD_OPTIONS_INIT;
+    struct ingot_context_options context = INGOT_CONTEXT_OPTIONS_INIT;
+    snprintf(own, sizeof own, "INGOT_RANK=%u", m->rank);
+    snprintf(place, sizeof place, "INGOT_RENDEZVOUS=%s", m->meeting);
+    options.environment = environment;
+    options.seconds = 3;
+    context.device = (int)m->rank;
+    enum ingot_status status = ingot_group_join(&options, &load.group, &m->error);
+    if (status == INGOT_OK) status = ingot_engine_load_memory(m->data, m->size, &load, out_engine, &m->error);
+    ingot_group_release(load.group);
+    return status == INGOT_OK ? ingot_context_create(*out_engine, &context, out_context, &m->error) : status;
+}
+
+/* Rank 0 makes a run, which rank 1 does not. */
+static void *take_part(void *argument) {
+    struct member *m = argument;
+    float given[64] = {0};
+    const struct ingot_tensor x = {INGOT_F32, 2, {1, 64}, given, INGOT_HOST};
+    struct ingot_context *context = NULL;
+    struct ingot_engine *engine = NULL;
+    m->status = join(m, &context, &engine);
+    if (m->status == INGOT_OK && m->rank == 0) m->status = ingot_context_set_input(context, 0, &x, &m->error);
+    if (m->status == INGOT_OK && m->rank == 0) m->status = ingot_context_run(context, &m->error);
+    pthread_barrier_wait(m->over);
+    ingot_context_destroy(context);
+    ingot_engine_release(engine);
+    return NULL;
+}
+
+/* Its kernels give up, and end before the host looks. */
+static void test_missing_rank(void **state) {
+    const struct network w = {64, 96, 2, false, 128, {-1}};
+    struct weights all[LAYERS] = {make_weights(&w, 0), make_weights(&w, 1)};
+    struct ingot_model *model = network_finish(describe(&w, all));
+    struct member members[2] = {{.rank = 0}, {.rank = 1}};
+    pthread_barrier_t over;
+    pthread_t thread;
+    void *data;
+    size_t size;
+    build(model, &w, &data, &size);
+    pthread_barrier_init(&over, NULL, 2);
+    for (int r = 0; r < 2; r++) {
+        members[r].data = data;
+        members[r].size = size;
+        members[r].over = &over;
+        snprintf(members[r].meeting, sizeof members[r].meeting, "/tmp/ingot-missing-rank-%d", (int)getpid());
+    }
+    assert_int_equal(pthread_create(&thread, NULL, take_part, &members[1]), 0);
+    take_part(&members[0]);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&over);
+    assert_string_equal(members[1].error.message, "");
+    assert_int_equal(members[0].status, INGOT_TIMEOUT);
+    if (!strstr(members[0].error.message, "rank 0 waited")) fail_msg("%s", members[0].error.message);
+    ingot_blob_release(model, data, size);
+    ingot_model_destroy(model);
+    drop_weights(all);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_short_rows),
         cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_missing_rank),
     };
     if (argc > 1) target = argv[1];
     joins = strncmp(target, "cuda", 4) == 0 && argc < 3;

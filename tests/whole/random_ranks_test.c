@@ -1,6 +1,7 @@
 /*
  * Random networks that ranks compute together, through the whole compiler and the runtime, against the reference evaluator: each
- * is an engine with plans for two, three and four ranks, which run as threads of a context, and as members of a group, of which
+ * is an engine with plans for two, three and four ranks, which run as threads of a context, with a processor or GPU each, with more
+ * threads, or on one GPU or two for all, and as members of a group, of which
  * each has the whole results, with the same bits; but where they are stages of a pipeline, others than rank 0 may have nothing. Inputs are small whole numbers; where all steps are exact, results must be
  * equal. Runs have several sizes of the symbols, also smaller ones than there are ranks, and are repeated.
  *
@@ -91,6 +92,8 @@ struct runner {
     unsigned rank, ranks;
     bool is_pipeline;
     const char *meeting; /* NULL: the ranks are threads of the context */
+    unsigned threads;    /* of each rank of a context; 0: 1 */
+    unsigned gpus;       /* that they share; 0: each has its own */
     pthread_t thread;
     void *results[TURNS][MAX_OUTPUTS];
     struct ingot_tensor tensors[TURNS][MAX_OUTPUTS]; /* with these as data */
@@ -150,7 +153,8 @@ static void *run(void *argument) {
     struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
     struct ingot_engine *engine = NULL;
     struct ingot_context *context = NULL;
-    options.threads = r->meeting ? 1 : r->ranks;
+    options.threads = r->meeting ? 1 : r->ranks * (r->threads ? r->threads : 1);
+    options.gpus = r->gpus;
     options.device =
         target ? (int)r->rank : 0; /* each rank has a GPU; those of a context are the first one's neighbours */
     r->status = load(r, &engine);
@@ -209,6 +213,7 @@ static void check_ranks(struct trial *t, unsigned ranks) {
     for (unsigned r = 0; r < ranks; r++) {
         members[r] = (struct runner){
             .t = t, .rank = r, .ranks = ranks, .is_pipeline = strcmp(way_of(t), "pipeline") == 0, .meeting = meeting};
+        if (target && t->seed % 2) members[r].gpus = ranks;
         if (pthread_create(&members[r].thread, NULL, run, &members[r])) abort();
     }
     for (unsigned r = 0; r < ranks; r++)
@@ -216,6 +221,12 @@ static void check_ranks(struct trial *t, unsigned ranks) {
     compare(&context, &context);
     for (unsigned r = 0; r < ranks; r++)
         compare(&members[r], &context);
+    for (unsigned more = 1; more <= 2; more++) {
+        struct runner other = {.t = t, .ranks = ranks, .threads = more + 1, .gpus = target ? more : 0};
+        run(&other);
+        compare(&other, &context);
+        drop(&other);
+    }
     drop(&context);
     for (unsigned r = 0; r < ranks; r++)
         drop(&members[r]);

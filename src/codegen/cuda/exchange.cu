@@ -8,6 +8,8 @@
 // A half of a window is written again two epochs later, when its reader is done: who has come to epoch e + 1 got all headers
 // of epoch e, which their senders wrote after they had read what was sent in epoch e - 1; and between two kernels, after the
 // whole of the first.
+//
+// Where ranks share a GPU (base/window.h), even launches of a call send and odd ones receive.
 
 struct report {
     unsigned state, peer, number, size, other_number, other_size, stop;
@@ -16,7 +18,7 @@ struct seat {
     char *windows[MOST_RANKS];
     report *to;
     unsigned long long patience;
-    unsigned rank, given_up, epochs[HEADERS];
+    unsigned rank, given_up, epochs[HEADERS], is_split, launches[HEADERS];
 };
 enum { WELL, LATE, DIFFERENT };
 
@@ -192,6 +194,8 @@ template <bool BULK> struct exchange {
     unsigned long long patience;
     int rank;
     unsigned number, size, epoch, tries;
+    unsigned launch; // of the call, if it is split
+    bool is_split;
     unsigned long long began; // to wait, by the GPU's clock; 0: it did not have to so far
     bool lost;                // it waits for nobody any more, and sends nothing: others would take it for what they wait for
 
@@ -205,8 +209,15 @@ template <bool BULK> struct exchange {
             others[n] = me->windows[(rank + n) % RANKS];
         to = me->to;
         patience = me->patience;
+        is_split = me->is_split != 0;
         tries = 0;
         began = 0;
+    }
+    // What the kernel before may have changed.
+    __device__ __forceinline__ void go_on() {
+        epoch = peek(&me->epochs[blockIdx.x]);
+        launch = is_split ? peek(&me->launches[blockIdx.x]) : 0;
+        lost = peek(&me->given_up) != 0;
     }
 
     // A sender's slot in a window.
@@ -379,13 +390,22 @@ template <bool BULK> struct exchange {
         }
     }
 
+    // Apart for split calls, so that others keep in registers what they have loaded to send.
+    template <bool SPLIT>
     __device__ __forceinline__ void go(const sizes &s, const element *source, element *destination, long long longest) {
         const long long step = (long long)gridDim.x * THREADS, all = (longest + UNIT - 1) / UNIT;
-        for (long long first = blockIdx.x * THREADS + threadIdx.x, begin = 0;;) {
-            if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
-            if constexpr (!BULK) send_header();
-            if (!lost) send(s, source, first, step);
-            if constexpr (BULK) send_header();
+        const long long done = SPLIT ? launch / 2 * EACH * step : 0;
+        for (long long first = done + blockIdx.x * THREADS + threadIdx.x, begin = done;;) {
+            if (!SPLIT || launch % 2 == 0) {
+                if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
+                if constexpr (!BULK) send_header();
+                if (!lost) send(s, source, first, step);
+                if constexpr (BULK) send_header();
+                if constexpr (SPLIT) {
+                    launch++;
+                    break;
+                }
+            }
             check_header();
             if constexpr (REDUCES)
                 reduce(s, source, destination, first, step);
@@ -394,7 +414,8 @@ template <bool BULK> struct exchange {
             epoch = epoch == 0xffffffff ? FIRST_EPOCH : epoch + 1;
             first += EACH * step;
             begin += EACH * step;
-            if (begin >= all) break;
+            if constexpr (SPLIT) launch = begin >= all ? 0 : launch + 1;
+            if (SPLIT || begin >= all) break;
             __syncthreads(); // the whole block has read its lines before it sends the next header
         }
         leave();
@@ -405,6 +426,7 @@ template <bool BULK> struct exchange {
         __syncthreads(); // all have read this one's
         const int b = blockIdx.x + threadIdx.x * gridDim.x;
         if (b < HEADERS) me->epochs[b] = epoch;
+        if (b < HEADERS && is_split) me->launches[b] = launch;
     }
 };
 
@@ -416,9 +438,11 @@ __device__ __forceinline__ void run(const element *source, element *destination,
     x.number = number;
     x.size = size;
     if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-    x.epoch = peek(&given->epochs[blockIdx.x]);
-    x.lost = peek(&given->given_up) != 0;
-    x.go(s, source, destination, longest);
+    x.go_on();
+    if (x.is_split)
+        x.template go<true>(s, source, destination, longest);
+    else
+        x.template go<false>(s, source, destination, longest);
 }
 
 template <typename... part>

@@ -15,8 +15,8 @@
  * by rows it declares a class: the kernel begins with `exchange::rows all(seat);`, in which it waits for the one before, and
  * each block calls
  *
- *     all.send(source, number, lines);       its row to the others
- *     all.take(source, row, destination);    the reduced row, to shared memory and, if that is given, the destination
+ *     SEND_ROWS(source, number, lines);      its row to the others; where ranks share a GPU, a launch may end here
+ *     all.take(row, destination);            the reduced row, to shared memory and, if that is given, the destination
  *     all.leave();                           at the end
  */
 void ig_cuda_exchange(const struct ig_cuda_exchange *exchange, struct ig_text *text);

@@ -4,13 +4,13 @@
 
 struct rows : exchange<false> {
     static constexpr int LINES = (ROW + UNIT - 1) / UNIT, TURNS = (LINES + THREADS - 1) / THREADS;
+    piece<false> mine[TURNS]; // of this rank's row
 
     // Waits for the kernel before, behind the loads of what never changes.
     __device__ __forceinline__ rows(void *given) {
         begin((seat *)given);
         if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-        epoch = peek(&me->epochs[blockIdx.x]);
-        lost = peek(&me->given_up) != 0;
+        go_on();
     }
 
     __device__ __forceinline__ char *line_of_row(char *window, int sender, int i) const {
@@ -37,17 +37,29 @@ struct rows : exchange<false> {
             if (i * UNIT + e < ROW) row[i * UNIT + e] = p.e[e];
     }
 
-    // This rank's row to all others.
-    __device__ __forceinline__ void send(const void *from, long long collective, long long lines_of_all) {
-        line<false> lines[TURNS];
+    // This rank's row to all others. True: that is all that this launch does.
+    __device__ __forceinline__ bool send(const void *from, long long collective, long long lines_of_all) {
         number = (unsigned)collective;
         size = ~((unsigned)lines_of_all * 31 + (unsigned)ROW); // no other kernel's
-        if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
-        send_header();
-        if (lost) return;
+        if (launch == 0) {
+            if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
+            send_header();
+        }
 #pragma unroll
         for (int t = 0; t < TURNS; t++)
-            if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].pack(epoch, load(own_row(from), i));
+            if (const int i = t * THREADS + threadIdx.x; i < LINES) mine[t] = load(own_row(from), i);
+        if (launch > 0) return false;
+        if (!lost) send_lines();
+        if (!is_split) return false;
+        launch = 1;
+        leave();
+        return true;
+    }
+    __device__ __forceinline__ void send_lines() const {
+        line<false> lines[TURNS];
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+            if (const int i = t * THREADS + threadIdx.x; i < LINES) lines[t].pack(epoch, mine[t]);
 #pragma unroll
         for (int n = 1; n < RANKS; n++)
 #pragma unroll
@@ -57,7 +69,7 @@ struct rows : exchange<false> {
 
     // The sum of the ranks' rows, in their order: to shared memory, in whole pieces, and to the matrix of results if there is one.
     // The block meets before it reads that.
-    __device__ __forceinline__ void take(const void *from, void *to, void *results = nullptr) {
+    __device__ __forceinline__ void take(void *to, void *results = nullptr) {
         total sums[TURNS][UNIT];
         check_header();
 #pragma unroll
@@ -68,7 +80,7 @@ struct rows : exchange<false> {
                 const int i = t * THREADS + threadIdx.x;
                 if (i >= LINES) continue;
                 if (sender == rank)
-                    lines[t].pack(epoch, load(own_row(from), i));
+                    lines[t].pack(epoch, mine[t]);
                 else
                     lines[t].load(line_of_row(own, sender, i));
             }
@@ -97,5 +109,8 @@ struct rows : exchange<false> {
             if (results) store((element *)results + (long long)blockIdx.x * ROW, i, p);
         }
         epoch = epoch == 0xffffffff ? FIRST_EPOCH : epoch + 1;
+        launch = 0;
     }
 };
+#define SEND_ROWS(...) \
+    if (all.send(__VA_ARGS__)) return

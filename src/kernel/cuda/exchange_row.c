@@ -140,8 +140,8 @@ static struct ig_row_arrival arrive(struct joined *j) {
     const struct ig_call_arg source = {buffer_of[j->collective->in[0]], zero}, row = {a.buffer, zero};
     const struct ig_call_arg number = {-1, ig_x_dim(k, ig_exchange_number(k->dims))},
                              lines = {-1, ig_x_dim(k, j->lines)};
-    a.first = (struct ig_row_call){"all.send", {source, number, lines}, 3};
-    a.arrives = (struct ig_row_call){"all.take", {source, row}, 2};
+    a.first = (struct ig_row_call){"SEND_ROWS", {source, number, lines}, 3};
+    a.arrives = (struct ig_row_call){"all.take", {row}, 1};
     if (j->stored) a.arrives.args[a.arrives.n_args++] = (struct ig_call_arg){buffer_of[j->collective->out], zero};
     a.last = (struct ig_row_call){"all.leave", {{0}}, 0};
     return a;

@@ -190,7 +190,7 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return stopped != INGOT_OK ? stopped : status;
 }
 
-/* What was enqueued on a GPU ends only if all ranks have come. */
+/* What was enqueued on a GPU ends only if all ranks have come, or a kernel has given up, as is seen at the end too. */
 static enum ingot_status await_ranks(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     const uint64_t begin = ig_clock();
@@ -198,8 +198,8 @@ static enum ingot_status await_ranks(struct ig_context *context, struct ig_strea
     IG_TRY(device->api->event_record(device, stream, context->together, error));
     for (;;) {
         IG_TRY(device->api->event_await(device, context->together, false, &done, error));
-        if (done) return INGOT_OK;
         IG_TRY(ig_group_look(context->env.group, error));
+        if (done) return INGOT_OK;
         if (ig_clock() - begin > ig_group_limit(context->env.group))
             return IG_ERR(error, INGOT_TIMEOUT, "a run of rank %u of %u did not end within %.3g s: a rank is missing",
                           ig_group_rank(context->env.group), ig_group_ranks(context->env.group),

@@ -3,6 +3,11 @@
 
 #include "base/window.h"
 
+/* Are collectives no items of lists, but enqueued on the device's stream by the host between them? */
+static bool enqueues_collectives(const struct ig_device *device) {
+    return !device->api->call_host && device->api->stream_native;
+}
+
 static enum ingot_status read_sizes(const struct ig_frame_env *env, const struct ig_plan_step *step,
                                     struct ig_collective_sizes *out_sizes, struct ingot_error *error) {
     const ig_slot *dims = env->file->plan.dims + step->dims;
@@ -40,7 +45,7 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
     if (ranks != made_for)
         return IG_ERR(error, INGOT_INCOMPATIBLE, "%s: the plan is for %u ranks, and this is a group of %u", label,
                       made_for, ranks);
-    if (!env->device->api->call_host && !(ig_frame_enqueues_collectives(env->device) && ig_group_enqueues(env->group)))
+    if (!env->device->api->call_host && !(enqueues_collectives(env->device) && ig_group_enqueues(env->group)))
         return IG_ERR(error, INGOT_UNSUPPORTED, "%s: ranks cannot compute together on such a device", label);
     struct ig_frame_collective *c = ig_arena_alloc(env->memory, sizeof *c);
     if (!c) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
@@ -65,8 +70,19 @@ static bool fits_rows(const struct ig_frame_env *env, const struct ig_plan_step 
     return rows > 0 && rows <= IG_WINDOW_HEADERS && lines > 0 && lines <= IG_WINDOW_SHORT_LINES;
 }
 
-enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step,
-                                           uint32_t *out_choice, struct ingot_error *error) {
+/* How often the kernel of this plan step is launched for a split call of the collective. */
+static size_t count_launches(const struct ig_frame_env *env, const struct ig_frame_collective *c,
+                             const struct ig_plan_step *kernel) {
+    const struct ig_collective *what = &c->call.what;
+    size_t longest = ig_collective_divides(what->kind) ? 0 : 1;
+    for (uint32_t r = 0; r < ig_group_ranks(env->group); r++)
+        if (c->sizes.parts[r] > longest) longest = c->sizes.parts[r];
+    return ig_window_launches(c->sizes.outer * longest * c->sizes.inner,
+                              ingot_dtype_size((enum ingot_dtype)what->dtype), (size_t)env->slots[kernel->tiles]);
+}
+
+enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, struct ig_frame_step *step, uint32_t *out_choice,
+                                           struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_plan_step *other = &plan->steps[step->plan->alternatives];
     const struct ig_collective *what = &plan->collectives[step->plan->kernel];
@@ -76,14 +92,25 @@ enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struc
     if (!ig_group_seat(env->group) || other->n_dims == 0) return INGOT_OK;
     ig_collective_bytes(what, &step->collective->sizes, ig_group_rank(env->group), ig_group_ranks(env->group), &source,
                         &destination);
-    if (source > MOST_BYTES || destination > MOST_BYTES) return INGOT_OK;
+    if (!ig_group_has_windows_alone(env->group) && (source > MOST_BYTES || destination > MOST_BYTES)) return INGOT_OK;
     *out_choice = step->plan->n_alternatives > 1 && fits_rows(env, other + 1) ? 2 : 1;
+    if (ig_group_splits_calls(env->group))
+        step->launches = count_launches(env, step->collective, other + *out_choice - 1);
     return ig_group_name_call(env->group, (uint32_t)env->slots[plan->dims[other->dims]],
                               ig_frame_label(plan, step->plan), error);
 }
 
-bool ig_frame_enqueues_collectives(const struct ig_device *device) {
-    return !device->api->call_host && device->api->stream_native;
+bool ig_frame_is_between_lists(const struct ig_device *device, const struct ig_frame_step *step) {
+    return step->launches > 0 || (step->plan->kind == IG_STEP_COLLECTIVE && enqueues_collectives(device));
+}
+
+enum ingot_status ig_frame_launch_split(struct ig_device *device, struct ig_stream *stream,
+                                        const struct ig_frame_step *step, struct ingot_error *error) {
+    for (size_t i = 0; i < step->launches; i++) {
+        if (i % 2 == 1) IG_TRY(ig_group_meet(step->collective->group, stream, error));
+        IG_TRY(device->api->launch(device, stream, &step->launch, error));
+    }
+    return INGOT_OK;
 }
 
 enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct ig_stream *stream,

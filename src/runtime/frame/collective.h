@@ -15,11 +15,14 @@ struct ig_frame_collective {
 enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struct ig_frame *frame,
                                            struct ig_frame_step *step, struct ingot_error *error);
 /* Which of the step's alternatives runs instead, between GPUs that have windows: 1 or 2, which does the next step too; 0: none. All
- * ranks choose alike. Opens the windows, the first time. */
-enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, const struct ig_frame_step *step,
-                                           uint32_t *out_choice, struct ingot_error *error);
-/* Is it a call of the host between lists, which enqueues on the device's stream, and no item of a list? */
-bool ig_frame_enqueues_collectives(const struct ig_device *device);
+ * ranks choose alike. Opens the windows, the first time. Where ranks share GPUs, it also sets how often the kernel is launched. */
+enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, struct ig_frame_step *step, uint32_t *out_choice,
+                                           struct ingot_error *error);
+/* Is the step a call of the host between lists, by ig_frame_enqueue_collective or ig_frame_launch_split? */
+bool ig_frame_is_between_lists(const struct ig_device *device, const struct ig_frame_step *step);
+/* A step that has `launches`. */
+enum ingot_status ig_frame_launch_split(struct ig_device *device, struct ig_stream *stream,
+                                        const struct ig_frame_step *step, struct ingot_error *error);
 enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct ig_stream *stream,
                                               const struct ig_frame_step *step, struct ingot_error *error);
 /* Failures are the group's: who launches asks it (ig_group_failure). What follows a failed call computes with anything. */

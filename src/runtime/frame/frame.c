@@ -243,16 +243,16 @@ static enum ingot_status find_uses(struct ig_frame_env *env, struct ig_frame *fr
 }
 
 /* What the host does between lists. */
-static bool is_control(const struct ig_frame_env *env, const struct ig_plan_step *step) {
-    bool enqueued = step->kind == IG_STEP_COLLECTIVE && ig_frame_enqueues_collectives(env->device);
-    return step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP || enqueued;
+static bool is_control(const struct ig_frame_env *env, const struct ig_frame_step *step) {
+    const bool branches = step->plan->kind == IG_STEP_IF || step->plan->kind == IG_STEP_LOOP;
+    return branches || ig_frame_is_between_lists(env->device, step);
 }
 
 static enum ingot_status find_segments(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     frame->segments = ig_arena_alloc(env->memory, frame->n_steps * sizeof *frame->segments);
     if (!frame->segments) return no_memory(error);
     for (uint32_t s = 0; s < frame->n_steps; s++) {
-        bool control = is_control(env, frame->steps[s].plan);
+        bool control = is_control(env, &frame->steps[s]);
         bool joins = frame->n_segments && !control && !frame->segments[frame->n_segments - 1].control;
         if (joins)
             frame->segments[frame->n_segments - 1].count++;

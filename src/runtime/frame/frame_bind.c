@@ -288,7 +288,7 @@ static bool has_room(const struct ig_plan *plan, const struct ig_frame *outer, c
 /* Binds the bodies to the addresses of their first run, since capture needs some. */
 static enum ingot_status capture_bodies(const struct ig_frame_env *env, struct ig_frame *frame,
                                         struct ig_frame_step *step, struct ingot_error *error) {
-    if (step->plan->kind == IG_STEP_COLLECTIVE) return INGOT_OK;
+    if (ig_frame_is_between_lists(env->device, step)) return INGOT_OK;
     if (step->plan->kind == IG_STEP_LOOP) {
         if (!has_room(&env->file->plan, frame, step)) return INGOT_OK;
         ig_frame_bind_iteration(env->device, frame, step, 0);

@@ -147,6 +147,7 @@ static enum ingot_status run_loop(struct ig_walk *walk, struct ig_frame *outer, 
 
 static enum ingot_status run_control(struct ig_walk *walk, struct ig_frame *frame, struct ig_frame_step *step,
                                      struct ingot_error *error) {
+    if (step->launches > 0) return ig_frame_launch_split(walk->device, walk->stream, step, error);
     if (step->plan->kind == IG_STEP_COLLECTIVE)
         return ig_frame_enqueue_collective(walk->device, walk->stream, step, error);
     return step->plan->kind == IG_STEP_IF ? run_if(walk, step, error) : run_loop(walk, frame, step, error);

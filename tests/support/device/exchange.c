@@ -121,24 +121,30 @@ static const char *open_windows(struct exchange_rank *r, void *user) {
     return ig_group_seat(r->seat) ? NULL : ig_group_transport(r->seat);
 }
 
-static void open_rank(struct exchange_rank *r, uint32_t rank, uint32_t ranks, struct ig_group *host) {
-    if (!devices[rank]) devices[rank] = emulated_create((int)rank, &how);
-    *r = (struct exchange_rank){.rank = rank, .ranks = ranks, .device = devices[rank]};
+static void open_rank(struct exchange_rank *r, uint32_t rank, uint32_t ranks, uint32_t gpus, struct ig_group *host) {
+    if (!gpus && !devices[rank]) devices[rank] = emulated_create((int)rank, &how);
+    *r = (struct exchange_rank){.rank = rank, .ranks = ranks, .gpus = gpus, .device = devices[rank]};
+    if (gpus) r->device = emulated_create((int)(rank * gpus / ranks), &how);
     const struct ig_device_api *api = r->device->api;
-    if (ig_nccl_create(host, NULL, &r->seat, &r->error) ||
-        api->module_create(r->device, code.bytes, code.size, &r->module, &r->error) ||
+    if (ig_nccl_create(host, NULL, &r->seat, &r->error)) fail_msg("%s", r->error.message);
+    ig_group_share_gpus(r->seat, gpus);
+    if (api->module_create(r->device, code.bytes, code.size, &r->module, &r->error) ||
         api->stream_create(r->device, &r->stream, &r->error))
         fail_msg("%s", r->error.message);
 }
 
 void exchange_open(struct exchange_group *group, uint32_t ranks) {
+    exchange_open_shared(group, ranks, 0);
+}
+
+void exchange_open_shared(struct exchange_group *group, uint32_t ranks, uint32_t gpus) {
     struct ig_group *hosts[EXCHANGE_RANKS];
     struct ingot_error error;
     const struct ig_group_options options = {.seconds = SECONDS};
     group->ranks = ranks;
     if (ig_group_create_local(ranks, &options, hosts, &error)) fail_msg("%s", error.message);
     for (uint32_t r = 0; r < ranks; r++)
-        open_rank(&group->at[r], r, ranks, hosts[r]);
+        open_rank(&group->at[r], r, ranks, gpus, hosts[r]);
     exchange_together(group, open_windows, NULL);
 }
 
@@ -148,6 +154,7 @@ void exchange_close(struct exchange_group *group) {
         r->device->api->stream_destroy(r->device, r->stream);
         r->device->api->module_destroy(r->device, r->module);
         ig_group_destroy(r->seat);
+        if (r->gpus) r->device->api->destroy(r->device);
     }
 }
 
@@ -168,14 +175,13 @@ static int64_t size_of(const struct exchange_call *call, ig_dim dim) {
     return value;
 }
 
-static enum ingot_status launch(struct exchange_rank *r, const struct exchange_call *call, void *source,
-                                void *destination) {
+static enum ingot_status launch(struct exchange_rank *r, const struct exchange_call *call, void *const *memory) {
     const struct ig_kernel *kernel = call->kernel->made;
     int64_t dims[8 + EXCHANGE_RANKS];
     if (kernel->dims.count > sizeof dims / sizeof *dims) return IG_ERR(&r->error, INGOT_INTERNAL, "too many dims");
     for (uint32_t i = 0; i < kernel->dims.count; i++)
         dims[i] = size_of(call, kernel->dims.at[i]);
-    void *buffers[] = {source, destination, ig_group_seat(r->seat)};
+    void *buffers[] = {memory[0], memory[1], ig_group_seat(r->seat)};
     const struct ig_launch l = {.module = r->module,
                                 .portable = UINT64_MAX,
                                 .name = call->kernel->name,
@@ -194,20 +200,28 @@ static enum ingot_status copy(struct exchange_rank *r, void *to, const void *fro
     return r->device->api->stream_wait(r->device, r->stream, &r->error);
 }
 
-static enum ingot_status launch_on(struct exchange_rank *r, const struct exchange_call *call, void *const *memory,
-                                   const size_t *sizes, const void *source, void *destination) {
-    IG_TRY(copy(r, memory[0], source, sizes[0]));
-    IG_TRY(copy(r, memory[1], destination, sizes[1]));
-    IG_TRY(launch(r, call, memory[0], memory[1]));
-    return copy(r, destination, memory[1], sizes[1]);
+/* Memory of tensors on the rank's GPU, with what they hold. */
+static enum ingot_status bring(struct exchange_rank *r, void *const *tensors, const size_t *sizes, uint32_t count,
+                               void **memory) {
+    for (uint32_t i = 0; i < count; i++) {
+        IG_TRY(r->device->api->allocate(r->device, sizes[i] ? sizes[i] : 1, &memory[i], &r->error));
+        IG_TRY(copy(r, memory[i], tensors[i], sizes[i]));
+    }
+    return INGOT_OK;
 }
 
-static enum ingot_status run_on(struct exchange_rank *r, const struct exchange_run *run, void **memory) {
-    for (uint32_t i = 0; i < run->n_tensors; i++) {
-        const size_t size = run->sizes[i];
-        IG_TRY(r->device->api->allocate(r->device, size ? size : 1, &memory[i], &r->error));
-        IG_TRY(copy(r, memory[i], run->tensors[i], size));
+/* What came of those from number `first` on. Releases all, whatever has happened. */
+static enum ingot_status take(struct exchange_rank *r, void *const *tensors, const size_t *sizes, uint32_t first,
+                              uint32_t count, void **memory) {
+    enum ingot_status status = INGOT_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        if (memory[i] && i >= first && status == INGOT_OK) status = copy(r, tensors[i], memory[i], sizes[i]);
+        if (memory[i]) r->device->api->release(r->device, memory[i], sizes[i] ? sizes[i] : 1);
     }
+    return status;
+}
+
+static enum ingot_status launch_run(struct exchange_rank *r, const struct exchange_run *run, void **memory) {
     memory[run->n_tensors] = ig_group_seat(r->seat);
     const struct ig_launch l = {.module = r->module,
                                 .portable = UINT64_MAX,
@@ -220,33 +234,88 @@ static enum ingot_status run_on(struct exchange_rank *r, const struct exchange_r
                                 .dims = run->dims,
                                 .n_dims = run->kernel->dims.count,
                                 .tiles = run->tiles};
-    IG_TRY(r->device->api->launch(r->device, r->stream, &l, &r->error));
-    for (uint32_t i = run->n_inputs; i < run->n_tensors; i++)
-        IG_TRY(copy(r, run->tensors[i], memory[i], run->sizes[i]));
-    return copy(r, NULL, NULL, 0);
+    return r->device->api->launch(r->device, r->stream, &l, &r->error);
 }
 
 const char *exchange_run(struct exchange_rank *r, const struct exchange_run *run) {
     void *memory[EXCHANGE_TENSORS + 1] = {NULL};
-    enum ingot_status status = run_on(r, run, memory);
-    for (uint32_t i = 0; i < run->n_tensors; i++)
-        if (memory[i]) r->device->api->release(r->device, memory[i], run->sizes[i] ? run->sizes[i] : 1);
-    return status == INGOT_OK ? NULL : r->error.message;
+    enum ingot_status status = bring(r, run->tensors, run->sizes, run->n_tensors, memory);
+    if (status == INGOT_OK) status = launch_run(r, run, memory);
+    enum ingot_status taken =
+        take(r, run->tensors, run->sizes, status ? run->n_tensors : run->n_inputs, run->n_tensors, memory);
+    return status || taken ? r->error.message : NULL;
+}
+
+static size_t count_launches(const struct exchange_call *call) {
+    const struct ig_collective *what = &call->kernel->what;
+    size_t longest = ig_collective_divides(what->kind) ? 0 : 1;
+    for (uint32_t r = 0; r < call->kernel->ranks; r++)
+        if (call->sizes.parts[r] > longest) longest = call->sizes.parts[r];
+    return ig_window_launches(call->sizes.outer * longest * call->sizes.inner,
+                              ingot_dtype_size((enum ingot_dtype)what->dtype),
+                              (size_t)(call->blocks ? call->blocks : size_of(call, call->kernel->made->tiles)));
 }
 
 const char *exchange_launch(struct exchange_rank *r, const struct exchange_call *call, const void *source,
                             void *destination) {
     size_t sizes[2];
-    void *memory[2];
+    void *memory[2] = {NULL}, *tensors[2] = {(void *)(uintptr_t)source, destination};
     if (!ig_collective_bytes(&call->kernel->what, &call->sizes, r->rank, r->ranks, &sizes[0], &sizes[1]))
         return "impossible sizes";
-    for (int i = 0; i < 2; i++)
-        if (r->device->api->allocate(r->device, sizes[i] ? sizes[i] : 1, &memory[i], &r->error))
-            return r->error.message;
-    enum ingot_status status = launch_on(r, call, memory, sizes, source, destination);
-    for (int i = 0; i < 2; i++)
-        r->device->api->release(r->device, memory[i], sizes[i] ? sizes[i] : 1);
-    return status == INGOT_OK ? NULL : r->error.message;
+    enum ingot_status status = bring(r, tensors, sizes, 2, memory);
+    const size_t launches = ig_group_splits_calls(r->seat) ? count_launches(call) : 1;
+    for (size_t l = 0; l < launches && status == INGOT_OK; l++) {
+        if (l % 2 == 1) status = ig_group_meet(r->seat, r->stream, &r->error);
+        if (status == INGOT_OK) status = launch(r, call, memory);
+    }
+    enum ingot_status taken = take(r, tensors, sizes, status ? 2 : 1, 2, memory);
+    return status || taken ? r->error.message : NULL;
+}
+
+/* ---- Split calls -------------------------------------------------------------------------------------------------- */
+
+/* The ranks in their order, and the other way round. */
+static struct exchange_rank *next(struct exchange_group *group, size_t launch, uint32_t i) {
+    return &group->at[launch % 2 ? group->ranks - 1 - i : i];
+}
+
+void exchange_launch_split(struct exchange_group *group, const struct exchange_call *call, void *const *sources,
+                           void *const *destinations) {
+    size_t sizes[EXCHANGE_RANKS][2];
+    void *memory[EXCHANGE_RANKS][2] = {{NULL}};
+    const struct ig_collective *what = &call->kernel->what;
+    for (uint32_t r = 0; r < group->ranks; r++) {
+        void *const tensors[2] = {sources[r], destinations[r]};
+        assert_true(ig_collective_bytes(what, &call->sizes, r, group->ranks, &sizes[r][0], &sizes[r][1]));
+        if (bring(&group->at[r], tensors, sizes[r], 2, memory[r])) fail_msg("%s", group->at[r].error.message);
+    }
+    for (size_t l = 0; l < count_launches(call); l++)
+        for (uint32_t i = 0; i < group->ranks; i++) {
+            struct exchange_rank *r = next(group, l, i);
+            if (launch(r, call, memory[r->rank])) fail_msg("%s", r->error.message);
+        }
+    for (uint32_t r = 0; r < group->ranks; r++) {
+        void *const tensors[2] = {sources[r], destinations[r]};
+        if (take(&group->at[r], tensors, sizes[r], 1, 2, memory[r]) ||
+            ig_group_look(group->at[r].seat, &group->at[r].error))
+            fail_msg("%s", group->at[r].error.message);
+    }
+}
+
+void exchange_run_split(struct exchange_group *group, const struct exchange_run *runs) {
+    void *memory[EXCHANGE_RANKS][EXCHANGE_TENSORS + 1] = {{NULL}};
+    for (uint32_t r = 0; r < group->ranks; r++)
+        if (bring(&group->at[r], runs[r].tensors, runs[r].sizes, runs[r].n_tensors, memory[r]))
+            fail_msg("%s", group->at[r].error.message);
+    for (size_t l = 0; l < 2; l++)
+        for (uint32_t i = 0; i < group->ranks; i++) {
+            struct exchange_rank *r = next(group, l, i);
+            if (launch_run(r, &runs[r->rank], memory[r->rank])) fail_msg("%s", r->error.message);
+        }
+    for (uint32_t r = 0; r < group->ranks; r++)
+        if (take(&group->at[r], runs[r].tensors, runs[r].sizes, runs[r].n_inputs, runs[r].n_tensors, memory[r]) ||
+            ig_group_look(group->at[r].seat, &group->at[r].error))
+            fail_msg("%s", group->at[r].error.message);
 }
 
 const char *exchange_read(struct exchange_rank *r, const void *from, void *to, size_t size) {

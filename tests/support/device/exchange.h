@@ -42,6 +42,7 @@ struct exchange_rank {
     struct ig_module *module;
     struct ig_stream *stream;
     uint32_t rank, ranks;
+    uint32_t gpus; /* that the ranks share; 0: each has its own */
     struct ingot_error error;
 };
 
@@ -52,6 +53,8 @@ struct exchange_group {
     struct exchange_rank at[EXCHANGE_RANKS];
 };
 void exchange_open(struct exchange_group *group, uint32_t ranks);
+/* The ranks share so many GPUs, so that calls are split if there are fewer. */
+void exchange_open_shared(struct exchange_group *group, uint32_t ranks, uint32_t gpus);
 void exchange_close(struct exchange_group *group);
 
 /* A rank returns NULL or what is wrong, with which the test then fails. */
@@ -80,6 +83,12 @@ struct exchange_run {
     int64_t dims[16], tiles;
 };
 const char *exchange_run(struct exchange_rank *rank, const struct exchange_run *run);
+
+/* The same of all ranks of a group whose calls are split, launch by launch on this thread: a kernel that waits for another rank's
+ * would wait in vain. Fails the test if one does. */
+void exchange_launch_split(struct exchange_group *group, const struct exchange_call *call, void *const *sources,
+                           void *const *destinations);
+void exchange_run_split(struct exchange_group *group, const struct exchange_run *runs);
 
 /* The seat, and any memory of the GPU. */
 const char *exchange_read(struct exchange_rank *rank, const void *from, void *to, size_t size);
