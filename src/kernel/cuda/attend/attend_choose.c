@@ -171,8 +171,7 @@ int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s) {
 static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     int64_t keys, best = INT64_MAX;
     if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
-    if (most > 64 && keys > most && keys <= ONE_STEP && s->reads == IG_ATTENTION_READS_NOTHING)
-        most = ONE_STEP;
+    if (most > 64 && keys > most && keys <= ONE_STEP && s->reads == IG_ATTENTION_READS_NOTHING) most = ONE_STEP;
     int64_t fewest = (keys + most - 1) / most;
     for (int64_t steps = fewest; steps < fewest + 3; steps++) {
         int64_t each = ((keys + steps - 1) / steps + 15) / 16 * 16;
