@@ -232,7 +232,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "ingot-bench")
-    parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/DATE-LEVEL.md")
+    parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/cpu/DATE-cpu-LEVEL.md")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     networks = [n for n in args.networks.split(",") if n]
@@ -247,7 +247,7 @@ def main():
     print(text)
 
     level = "amx" if "amx_bf16" in machine() else "avx512" if "avx512f" in machine() else "avx2"
-    output = args.output or ROOT / "bench" / "results" / f"{datetime.date.today()}-cpu-{level}.md"
+    output = args.output or ROOT / "bench" / "results" / "cpu" / f"{datetime.date.today()}-cpu-{level}.md"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(f"# CPU, {args.precision}, batch 1, {args.threads} threads, {datetime.date.today()}\n\n"
                       f"Machine: {machine()}. Ingot's target: {args.target}.\n\nCommand: `./dev bench {' '.join(sys.argv[1:])}`\n\n"

@@ -2,7 +2,7 @@
  * Expected times; see expect.h.
  *
  * The constants are fitted to 6,177 kernels of 169 runs of the zoo in f16, at batch 1 and at large ones, on an H100
- * (bench/results/2026-11-26-estimates.md).
+ * (bench/results/gpu/2026-11-26-estimates.md).
  */
 #include "kernel/expect.h"
 

@@ -352,6 +352,48 @@ static void build_one_map(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_map1(g, IG_OP_neg, input(g, "x", s->dtype, 3, s->sizes)));
 }
 
+/* Of [rows, depth] and [depth, columns]. */
+static void build_one_product(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 2, s->sizes), w = input(g, "w", s->dtype, 2, s->sizes + 1);
+    ig_build_output(g, "y", ig_build_matmul(g, x, w, INGOT_F32));
+}
+
+/* Windows of [taps, 1] of a picture of [height, 9] pixels with so many channels. */
+static void build_tall_windows(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    const int64_t picture[4] = {1, s->sizes[0], 9, s->sizes[2]}, ones[2] = {1, 1}, taps[2] = {s->sizes[1], 1};
+    const int64_t weights[4] = {32, s->sizes[2], s->sizes[1], 1};
+    ig_dim zero = ig_dim_const(g->dims, 0), none_before[2] = {zero, zero};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),
+                              ig_attr_of_ints(ones, 2),
+                              ig_attr_of_dims(none_before, 2),
+                              ig_attr_of_dims(none_before, 2),
+                              ig_attr_of_int(1),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(32),
+                              ig_attr_of_ints(taps, 2),
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
+    ig_value in[2] = {input(g, "x", s->dtype, 4, picture), random_constant(g, s->dtype, 4, weights, 3)};
+    ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none));
+}
+
+/* Of so many heads, queries and keys, of 64 elements. */
+static void build_attention(struct ig_graph *g, const void *argument) {
+    const struct row_case *r = argument;
+    const int64_t *n = r->shape.sizes, q[3] = {n[0], n[1], 64}, k[3] = {n[0], n[2], 64};
+    ig_value keys = ig_build_transpose(g, input(g, "k", r->shape.dtype, 3, k), (const int64_t[]){0, 2, 1});
+    ig_value s = ig_build_matmul(g, input(g, "q", r->shape.dtype, 3, q), keys, INGOT_F32);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, s, over(g, r, IG_OP_reduce_max, s)));
+    ig_value w = ig_build_cast(g, ig_map2(g, IG_OP_div, e, over(g, r, IG_OP_reduce_sum, e)), r->shape.dtype);
+    ig_value y = ig_build_matmul(g, w, input(g, "v", r->shape.dtype, 3, k), INGOT_F32);
+    ig_build_output(g, "y", ig_build_cast(g, y, r->shape.dtype));
+}
+
 static const struct choice choices[] = {
     {build_softmax,
      {{INGOT_F32, 3, {12, 128, 128}}, 1, {2}},
@@ -364,16 +406,46 @@ static const struct choice choices[] = {
     {build_one_map, {{INGOT_F32, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 4 elements a thread"},
     {build_one_map, {{INGOT_F16, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 8 elements a thread"},
     {build_one_map, {{INGOT_F32, 3, {64, 1024, 1024}}, 0, {0}}, "map, 4 x 4 elements a thread"},
+    /* Few rows, or columns, and a small depth; a little too many; sides of which neither is known. */
+    {build_one_product, {{INGOT_F16, 3, {4, 4, 136}}, 0, {0}}, "small products, 8 columns a thread"},
+    {build_one_product, {{INGOT_F32, 3, {2, 32, 60}}, 0, {0}}, "small products, 4 columns a thread"},
+    {build_one_product, {{INGOT_F16, 3, {300, 9, 1}}, 0, {0}}, "small products, 1 rows a thread"},
+    {build_one_product, {{INGOT_F16, 3, {4, 4, -3}}, 0, {0}}, "small products, 1 columns a thread"},
+    {build_one_product, {{INGOT_F16, 3, {16, 16, 16}}, 0, {0}}, "small products, 1 rows a thread"},
+    {build_one_product,
+     {{INGOT_F16, 3, {4, 17, 136}}, 0, {0}},
+     "gemm f16 16x32x64, 64 threads, 2 stages, along x across"},
+    {build_one_product,
+     {{INGOT_F16, 3, {1, 33, 136}}, 0, {0}},
+     "gemm f16 16x32x64, 64 threads, 2 stages, along x across"},
+    {build_one_product,
+     {{INGOT_F16, 3, {-1, 16, -3}}, 0, {0}},
+     "gemm f16 16x32x64, 64 threads, 2 stages, along x across"},
+    /* Windows of many taps are copied by the template as those of few. */
+    {build_tall_windows,
+     {{INGOT_F16, 3, {128, 5, 32}}, 0, {0}},
+     "gemm f16 16x32x64, 64 threads, 3 stages, windows x along"},
+    {build_tall_windows,
+     {{INGOT_F16, 3, {128, 65, 32}}, 0, {0}},
+     "gemm f16 wgmma 64x32x64, 128 threads, 4 stages, windows x along, depth in 8"},
+    /* Somewhat more keys than are a step otherwise, of warpgroups, are one; many more are several. */
+    {build_attention,
+     {{INGOT_F16, 3, {12, 197, 197}}, 1, {2}},
+     "attend fp16 wgmma, tiles of 64 queries, steps of 208 keys, all at once, 4x1 warps"},
+    {build_attention,
+     {{INGOT_F16, 3, {12, 197, 225}}, 1, {2}},
+     "attend fp16 wgmma, tiles of 64 queries, steps of 80 keys, all at once, 4x1 warps"},
 };
 
 static void check_choices(struct ig_job *job, void *argument) {
     (void)argument;
-    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
+    const struct ig_target target = {
+        .isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90, .sm_own = true};
     struct ig_pass_options options = {.target = &target};
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
         choices[i].build(g, &choices[i].shape);
-        g = passes_named(g, "fuse partition", &options);
+        g = passes_named(g, "attend pack fuse partition", &options);
         IG_ASSERT(job, g->regions.count == 1);
         assert_string_equal(ig_kernel_make(g, &g->regions.at[0], &target)->tactic, choices[i].tactic);
     }

@@ -310,10 +310,10 @@ static void find_turned(struct turned *t, ig_x x) {
 }
 
 static const char *turn_micro(struct ig_mapping *m, enum ingot_dtype dtype) {
-    const char *name = ig_format(m->k->job, "turn_%s", ingot_dtype_name(dtype));
     for (uint32_t i = 0; i < m->kernel->micros.count; i++) {
         if (m->kernel->micros.at[i].dtype == dtype) return m->kernel->micros.at[i].name;
     }
+    const char *name = ig_format(m->k->job, "turn_%s", ingot_dtype_name(dtype));
     struct ig_micro micro = {
         .kind = IG_MICRO_PACK, .name = name, .dtype = dtype, .half = INGOT_DTYPE_NONE, .nr = BLOCK_ALONG};
     IG_PUSH(m->k->job, &m->kernel->micros, micro);

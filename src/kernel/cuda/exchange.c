@@ -108,7 +108,7 @@ static void emit(struct ig_kernel *kernel, const struct ig_region *region, const
     ig_s_call(k, body, "exchange::run", args, (int)(4 + n_sizes));
 }
 
-/* Measured on two H200 (bench/results/2026-11-26-gpu-ranks.md): words with epochs beside them, and long messages. */
+/* Measured on two H200 (bench/results/ranks/2026-11-26-gpu-ranks.md): words with epochs beside them, and long messages. */
 double ig_exchange_time(double bytes, uint32_t ranks) {
     const double others = (double)ranks - 1;
     const double start = bytes <= IG_WINDOW_SHORT ? 4.2 : 5.8, rate = bytes <= IG_WINDOW_SHORT ? 140e3 : 186e3;

@@ -88,22 +88,32 @@ struct part {
     struct ig_kept kept;
 };
 
-/* A loop over the part's columns; `lane`: the column within the block, `sum`: its place among the threads' sums. */
-static struct ig_stmt *lane_loop(const struct part *p, struct ig_stmt *body, ig_x *out_lane, ig_x *out_sum) {
+/* The place of a column of the part's within the block. */
+static ig_x lane_of(const struct part *p, ig_x column) {
+    struct ig_loops *k = p->c->r->k;
+    return ig_x_add(k, ig_x_mul(k, p->first, num(p->c, p->c->vector)), column);
+}
+
+/* Its place among the threads' sums. */
+static ig_x sum_of(const struct part *p, ig_x column) {
+    struct ig_loops *k = p->c->r->k;
+    return ig_x_add(k, ig_x_mul(k, p->thread, num(p->c, p->c->vector)), column);
+}
+
+/* A loop over the part's columns; `column`: its number among them, `sum`: its place among the threads' sums. */
+static struct ig_stmt *vector_loop(const struct part *p, struct ig_stmt *body, ig_x *out_column, ig_x *out_sum) {
     struct columns *c = p->c;
-    struct ig_loops *k = c->r->k;
-    ig_x j = num(c, 0), vector = num(c, c->vector);
-    if (c->vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(c, 0), vector, num(c, 1), &j);
-    *out_lane = ig_x_add(k, ig_x_mul(k, p->first, vector), j);
-    *out_sum = ig_x_add(k, ig_x_mul(k, p->thread, vector), j);
-    if (c->r->kept > 0) c->vars[c->r->kept - 1] = ig_x_add(k, c->first, *out_lane);
+    *out_column = num(c, 0);
+    if (c->vector > 1)
+        body = ig_s_for(c->r->k, body, IG_FOR_VECTOR, num(c, 0), num(c, c->vector), num(c, 1), out_column);
+    *out_sum = sum_of(p, *out_column);
     return body;
 }
 
 static void clear_sums(const struct part *p, struct ig_stmt *body) {
     struct ig_row *r = p->c->r;
-    ig_x lane, sum;
-    body = lane_loop(p, body, &lane, &sum);
+    ig_x column, sum;
+    body = vector_loop(p, body, &column, &sum);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass == p->pass) ig_s_store(r->k, body, p->c->sums[i], sum, ig_row_neutral(r, step));
@@ -119,7 +129,7 @@ static bool is_kept(const void *user, ig_x x) {
 /* An expression of the row's nest, for p->row and p->column. */
 static ig_x bind_anew(const struct part *p, int which) {
     struct columns *c = p->c;
-    ig_x lane = ig_x_add(c->r->k, ig_x_mul(c->r->k, p->first, num(c, c->vector)), p->column);
+    ig_x lane = lane_of(p, p->column);
     if (c->r->kept > 0) c->vars[c->r->kept - 1] = ig_x_add(c->r->k, c->first, lane);
     split_place(c, p->row);
     return bind(c, which, lane);
@@ -136,10 +146,10 @@ static ig_x bind_kept(const struct part *p, int which, ig_x row, ig_x column) {
 static void keep(struct part *p, struct ig_stmt *body) {
     struct columns *c = p->c;
     struct ig_row *r = c->r;
-    ig_x lane, sum;
+    ig_x column, sum;
     p->row = ig_x_free_var(r->k, r->count);
     p->column = ig_x_free_var(r->k, ig_dim_const(r->k->dims, c->vector));
-    p->sum = ig_x_add(r->k, ig_x_mul(r->k, p->thread, num(c, c->vector)), p->column);
+    p->sum = sum_of(p, p->column);
     p->kept = (struct ig_kept){.k = r->k, .lanes = c->vector, .most = MOST_KEPT, .wanted = is_kept, .user = p};
     p->kept.threads = (int64_t)(c->width / c->vector) * c->shares;
     for (uint32_t i = 0; i < r->steps.count; i++) {
@@ -149,20 +159,18 @@ static void keep(struct part *p, struct ig_stmt *body) {
         if (r->stores.at[i].pass == p->pass) ig_kept_add(&p->kept, bind_anew(p, r->stores.at[i].value));
     }
     if (p->kept.values.count == 0) return;
-    body = lane_loop(p, body, &lane, &sum);
-    ig_x own = ig_x_sub(r->k, sum, ig_x_mul(r->k, p->thread, num(c, c->vector)));
+    body = vector_loop(p, body, &column, &sum);
     for (uint32_t i = 0; i < p->kept.values.count; i++) {
         const struct ig_kept_value *v = &p->kept.values.at[i];
-        ig_s_store(r->k, body, v->array, sum, ig_x_substitute(r->k, v->value, &p->column, &own, 1));
+        ig_s_store(r->k, body, v->array, sum, ig_x_substitute(r->k, v->value, &p->column, &column, 1));
     }
 }
 
 static void add_row(const struct part *p, struct ig_stmt *body, ig_x at) {
     struct columns *c = p->c;
     struct ig_row *r = c->r;
-    ig_x lane, sum;
-    body = lane_loop(p, body, &lane, &sum);
-    ig_x column = ig_x_sub(r->k, sum, ig_x_mul(r->k, p->thread, num(c, c->vector)));
+    ig_x column, sum;
+    body = vector_loop(p, body, &column, &sum);
     for (uint32_t i = 0; i < r->stores.count; i++) {
         const struct ig_row_store *s = &r->stores.at[i];
         if (s->pass != p->pass) continue;
@@ -179,9 +187,9 @@ static void add_row(const struct part *p, struct ig_stmt *body, ig_x at) {
 static void hand_over_sums(const struct part *p, struct ig_stmt *body) {
     struct columns *c = p->c;
     struct ig_row *r = c->r;
-    ig_x lane, sum;
-    body = lane_loop(p, body, &lane, &sum);
-    ig_x at = ig_x_add(r->k, ig_x_mul(r->k, p->share, num(c, c->width)), lane);
+    ig_x column, sum;
+    body = vector_loop(p, body, &column, &sum);
+    ig_x at = ig_x_add(r->k, ig_x_mul(r->k, p->share, num(c, c->width)), lane_of(p, column));
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != p->pass) continue;

@@ -48,14 +48,14 @@ static ig_value pack_fragments(struct ig_graph *g, ig_value codes, int bits, int
     if (bits == 8) {
         codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 4, 8}, 6);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 4, 1, 5});
-    } else if (
-        bits ==
-        2) { /* a word's depths are 32 * r + 2 * j + e0 and more: j tells the codes of a byte, e0 and r the bytes */
+    } else if (bits == 2) {
+        /* A word's depths are 32 * r + 2 * j + e0 and more: j tells the codes of a byte, e0 and r the bytes. */
         codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks, 2, 2, 4, 4, 2}, 7);
         codes = join_codes(g, codes, 5, bits);
         codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 2, 4, 2}, 8);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 6, 1, 4, 7, 5});
-    } else { /* a word's depths are 4 * e2 + 2 * e1 + e0: bit e1 tells the nibbles of a byte, e0 and e2 the bytes */
+    } else {
+        /* A word's depths are 4 * e2 + 2 * e1 + e0: bit e1 tells the nibbles of a byte, e0 and e2 the bytes. */
         codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks * 8, 2, 2, 2}, 5);
         codes = join_codes(g, codes, 3, bits);
         codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 4, 2, 2}, 8);

@@ -32,11 +32,11 @@ static int64_t usual(const struct ig_graph *g, ig_dim d) {
     return ig_dim_usual(g->dims, d, &n) ? n : 1;
 }
 
-/* Is it worth reducing along the first of the axes last, on a GPU? */
+/* Is it worth reducing along the first of several axes last, on a GPU? */
 static bool is_few_rows_of_gpu(const struct ig_graph *g, const struct ig_type *type, const struct ig_attr *axes) {
     int64_t parts, rows = 1, length = 1;
     int next = 0;
-    if (axes->count < 2 || !ig_dim_is_const(g->dims, type->dim[axes->ints[0]], &parts)) return false;
+    if (!ig_dim_is_const(g->dims, type->dim[axes->ints[0]], &parts)) return false;
     for (int i = 0; i < type->rank; i++) {
         bool reduced = next < axes->count && axes->ints[next] == i;
         *(reduced ? &length : &rows) *= usual(g, type->dim[i]);
@@ -50,7 +50,7 @@ static bool is_few_rows_of_gpu(const struct ig_graph *g, const struct ig_type *t
 static bool is_few_rows_of_cpu(const struct ig_graph *g, const struct ig_type *type, const struct ig_attr *axes) {
     int first = (int)axes->ints[0], next = 0;
     int64_t parts, tiles = 1, part = 1, beside = 1, piece = 1;
-    if (axes->count < 2 || !ig_dim_is_const(g->dims, type->dim[first], &parts)) return false;
+    if (!ig_dim_is_const(g->dims, type->dim[first], &parts)) return false;
     if (parts < LEAST_PARTS || parts > MOST_PARTS) return false;
     for (int i = 0; i < type->rank; i++) {
         bool reduced = next < axes->count && axes->ints[next] == i;
@@ -92,6 +92,7 @@ static bool split(struct ig_rewriter *rw, const struct ig_node *n, const ig_valu
                  n->op == IG_OP_reduce_min;
     if (!suits || ig_info(g, in[0])->is_const || ig_type_of(g, in[0])->dtype != INGOT_F32) return false;
     const struct ig_attr *axes = ig_attr(rw->in, n, IG_ATTR_axes);
+    if (axes->count < 2) return false;
     bool on_gpu = ig_target_is_cuda(rw->options->target);
     const struct ig_type *type = ig_type_of(g, in[0]);
     if (!(on_gpu ? is_few_rows_of_gpu(g, type, axes) : is_few_rows_of_cpu(g, type, axes))) return false;

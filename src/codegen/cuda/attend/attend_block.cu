@@ -108,16 +108,23 @@ __device__ __forceinline__ float weigh(float *scores, int r, float most, float s
     return total;
 }
 
+// Rounds two numbers to the operands' type and packs them.
+__device__ __forceinline__ unsigned round_pair(float low, float high) {
+    unsigned word;
+    if constexpr (MATH == F16)
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
 // Packs two weights for the tensor cores; 0 for NaN.
 __device__ __forceinline__ unsigned pack(float low, float high) {
-    unsigned word;
-    if constexpr (MATH == F16) {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    unsigned word = round_pair(low, high);
+    if constexpr (MATH == F16)
         asm("max.f16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
-    } else {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    else
         asm("max.bf16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
-    }
     return word;
 }
 

@@ -26,7 +26,8 @@ template <int TABLE> __device__ __forceinline__ long long find_line(int line, lo
 template <int LINES, int BYTES, int COUNT, int TABLE, bool ALL>
 __device__ __forceinline__ void copy_lines(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
     constexpr int units = BYTES / 16, apart = COUNT / units;
-    // Then a thread's lines are equally far apart, in memory and, permuted alike, in shared memory.
+    // Are a thread's lines equally far apart, in memory and, as all are permuted alike, in shared memory? Then their addresses
+    // are sums, else each is computed.
     constexpr bool even = TABLE < 0 && COUNT % units == 0 && apart % 8 == 0;
     const unsigned first = place_copied<LINES, BYTES>(thread / units, thread % units * 16);
     const char *next = even ? from + thread / units * ld * ELEMENT + thread % units * 16 : from;

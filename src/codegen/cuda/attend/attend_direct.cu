@@ -144,12 +144,7 @@ struct direct {
 
     // Adds the values of a step, weighted by the exponentials of the scores times `scale`. See accumulate in attend.cu.
     __device__ __forceinline__ void accumulate(float *scores, float *sums, float *state, long long step, float scale) {
-        float most = state[0];
-#pragma unroll
-        for (int e = 0; e < BLOCKS * 2; e++)
-            most = fmaxf(most, scores[e]);
-        most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, 2));
+        const float most = largest(scores, 0, state[0]);
         const float by = change(state[0], most, scale), own[2] = {of_query(by, 0), of_query(by, 1)};
         state[0] = most;
         state[1] = state[1] * by + weigh(scores, 0, most, scale);

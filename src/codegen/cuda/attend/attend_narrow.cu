@@ -1,14 +1,5 @@
 // ---- Narrow results --------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ unsigned pack_results(float low, float high) {
-    unsigned word;
-    if constexpr (MATH == F16)
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    else
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
-
 // What a row's sums are multiplied by. `none`: there are no keys, and all results are zero.
 __device__ __forceinline__ float normalizer(float most, float total, bool none) {
 #pragma unroll
@@ -34,7 +25,7 @@ __device__ __forceinline__ void finish_narrow(unsigned short *tile, const float 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *from = sums + ((j + i / 2) * R + i % 2) * CV;
-            word[i] = pack_results(from[0] * by[i % 2], from[1] * by[i % 2]);
+            word[i] = round_pair(from[0] * by[i % 2], from[1] * by[i % 2]);
         }
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + j * 16), "r"(word[0]),
                      "r"(word[1]), "r"(word[2]), "r"(word[3])

@@ -27,11 +27,19 @@ struct ig_attention_load {
     int buffer;
 };
 
+/* What the change of the scores reads: what is only computed, such as a causal mask, needs no registers. */
+enum ig_attention_reads {
+    IG_ATTENTION_READS_NOTHING,
+    IG_ATTENTION_READS_ROWS,
+    IG_ATTENTION_READS_EACH /* for a query */
+};
+
 struct ig_cuda_attention {
     struct ig_attention *a;
     struct ig_loops *k;
     struct ig_cuda_attend *t;
     int element, threads, rows, step; /* bytes per element; threads and queries per block; keys per step */
+    enum ig_attention_reads reads;    /* by the change of the scores */
     ig_x head[INGOT_MAX_RANK], first_query;
     struct ig_attention_source source[3]; /* IG_CUDA_ATTEND_QUERIES, … */
     int tables;                           /* shared-memory buffer */
@@ -73,12 +81,7 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s);
 /* Analyses the change of the scores: sets `rest`, `diagonal`, `offset` and, from these, `seen` and the order of the
  * tiles. */
 void ig_cuda_attention_find_change(struct ig_cuda_attention *s);
-/* What the change of the scores reads: what is only computed, such as a causal mask, needs no registers. */
-enum ig_attention_reads {
-    IG_ATTENTION_READS_NOTHING,
-    IG_ATTENTION_READS_ROWS,
-    IG_ATTENTION_READS_EACH /* for a query */
-};
+/* Finds out, before the heads are known, what that change reads. */
 enum ig_attention_reads ig_cuda_attention_change_reads(struct ig_cuda_attention *s);
 /* Loops over all scores of a step, of all threads, which begins with a key. */
 struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key,

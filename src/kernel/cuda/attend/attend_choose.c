@@ -171,8 +171,7 @@ int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s) {
 static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     int64_t keys, best = INT64_MAX;
     if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
-    if (most > 64 && keys > most && keys <= ONE_STEP && ig_cuda_attention_change_reads(s) == IG_ATTENTION_READS_NOTHING)
-        most = ONE_STEP;
+    if (most > 64 && keys > most && keys <= ONE_STEP && s->reads == IG_ATTENTION_READS_NOTHING) most = ONE_STEP;
     int64_t fewest = (keys + most - 1) / most;
     for (int64_t steps = fewest; steps < fewest + 3; steps++) {
         int64_t each = ((keys + steps - 1) / steps + 15) / 16 * 16;
@@ -240,12 +239,13 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
     struct problem *p = IG_NEW(s->k->job, struct problem);
     int64_t keys = 0, lines = 64 * s->t->depth;
     bool known = ig_dim_is_const(s->k->dims, a->keys, &keys);
+    s->reads = ig_cuda_attention_change_reads(s);
     *p = (struct problem){.groups = can_group(s),
                           .wide = s->t->columns > 64,
                           .splits = can_split(s),
                           .turns = ig_cuda_attention_can_turn(s),
                           .direct = can_be_direct(s),
-                          .reads = ig_cuda_attention_change_reads(s) == IG_ATTENTION_READS_EACH,
+                          .reads = s->reads == IG_ATTENTION_READS_EACH,
                           .known = known,
                           .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
                           .width = s->t->depth + s->t->columns};
