@@ -1,5 +1,6 @@
 /*
- * Products and convolutions in f16, tf32, i8 or f8e4m3fn on the first GPU, by all kernels that the cost model ranks among its first at any
+ * Products and convolutions in f16, tf32, i8 or f8e4m3fn (of the last two also with scales for each 128 of the depth, by column or by 128
+ * columns) on the first GPU, by all kernels that the cost model ranks among its first at any
  * number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
  * are fitted.
  *
@@ -22,7 +23,7 @@
 #include "kernel/lower.h"
 #include "pass/pass.h"
 
-enum { BUFFERS = 5, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
+enum { BUFFERS = 6, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
 
 /* Kernels whose estimate is this far from the least are not measured. */
 #define FAR 2.6
@@ -33,7 +34,7 @@ struct product {
     int64_t side;           /* of the image of a 3x3 convolution; 0: a matrix product, or `image` says */
     int64_t sizes[SIZES];   /* rows, or images */
     bool gelu;              /* behind it; otherwise ReLU */
-    enum { F16, TF32, I8, F8, FAST_F8 } type;
+    enum { F16, TF32, I8, F8, FAST_F8, SQUARES_F8, COLUMNS_F8, SQUARES_I8 } type;
     /* Of other convolutions: planes, rows, columns. Padding is half of the taps. */
     int64_t image[3], taps[3], strides[3], groups;
 };
@@ -143,6 +144,14 @@ static const struct product products[] = {
     BYTES("f8", F8),
     BYTES("fast f8", FAST_F8),
     BYTES("half", F16),
+#define SCALED(name, is)                                                     \
+    {name " 4096x4096", 4096, 4096, .sizes = {512, 4096}, .type = is},       \
+        {name " 1024x4096", 1024, 4096, .sizes = {384, 3072}, .type = is}, { \
+        name " 4096x1024", 4096, 1024, .sizes = {384, 3072}, .type = is      \
+    }
+    SCALED("squares f8", SQUARES_F8),
+    SCALED("columns f8", COLUMNS_F8),
+    SCALED("squares i8", SQUARES_I8),
     {"tf32 768x2304", 768, 2304, .sizes = {128, 512, 4096, 6304}, .type = TF32},
     {"tf32 768x768", 768, 768, .sizes = {128, 512, 4096, 6304}, .type = TF32},
     {"tf32 3072x768", 3072, 768, .sizes = {128, 512, 4096, 6304}, .type = TF32},
@@ -222,13 +231,17 @@ static struct window window_of(const struct product *p) {
 static const struct {
     enum ingot_dtype in, acc, out;
     enum ig_math math;
-    double pace; /* operations in the time of one in f16 */
+    double pace;    /* operations in the time of one in f16 */
+    int64_t shared; /* columns that share a scale in each 128 of the depth; 0: there are no such scales */
 } types[] = {
     [F16] = {INGOT_F16, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 1},
     [TF32] = {INGOT_F32, INGOT_F32, INGOT_F32, IG_MATH_TF32, 0.5},
     [I8] = {INGOT_I8, INGOT_I32, INGOT_I8, IG_MATH_EXACT, 2},
     [F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2},
     [FAST_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_FAST, 2},
+    [SQUARES_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2, 128},
+    [COLUMNS_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2, 1},
+    [SQUARES_I8] = {INGOT_I8, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2, 128},
 };
 
 /* Along two axes if there is one plane. */
@@ -254,6 +267,17 @@ static ig_value build_conv(struct ig_graph *g, const struct product *p, ig_value
                               ig_attr_of_int(0)};
     ig_value in[] = {x, weights(g, types[p->type].in, spatial + 2, filter)};
     return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
+}
+
+static ig_value build_scaled(struct ig_graph *g, const struct product *p, ig_value x) {
+    enum { BLOCK = 128 };
+    int64_t shared = types[p->type].shared, blocks = (p->depth + BLOCK - 1) / BLOCK;
+    const int64_t matrix[] = {p->columns, p->depth}, scales[] = {blocks, (p->columns + shared - 1) / shared};
+    struct ig_type rows = *ig_type_of(g, x);
+    rows.dtype = INGOT_F32;
+    rows.dim[1] = ig_dim_const(g->dims, blocks);
+    return ig_build_matmul_scaled(g, x, weights(g, types[p->type].in, 2, matrix), ig_build_input(g, "scales", &rows),
+                                  weights(g, INGOT_F32, 2, scales), BLOCK, shared);
 }
 
 static ig_value build_product(struct ig_graph *g, const struct product *p, ig_value x) {
@@ -291,7 +315,9 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
     dims[rank++] = ig_dim_const(g->dims, p->depth);
     struct ig_type type = ig_type_make(types[p->type].in, rank, dims);
     ig_value x = ig_build_input(g, "x", &type);
-    ig_value y = is_conv(p) ? build_conv(g, p, x) : build_product(g, p, x);
+    ig_value y = is_conv(p)              ? build_conv(g, p, x)
+                 : types[p->type].shared ? build_scaled(g, p, x)
+                                         : build_product(g, p, x);
     y = ig_map2(g, IG_OP_add, y, weights(g, types[p->type].acc, 1, &p->columns));
     if (p->type == I8) y = scaled(g, p, y);
     y = p->gelu ? ig_map2(g, IG_OP_mul, y, ig_map1(g, IG_OP_normcdf, y))
@@ -434,7 +460,9 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
                                .lasting = (uint32_t)k->lasting,
                                .maps = k->maps,
                                .n_maps = (uint32_t)k->n_maps,
-                               .n_buffers = p->type == I8 ? BUFFERS : BUFFERS - 1,
+                               .n_buffers = types[p->type].shared ? BUFFERS
+                                            : p->type == I8       ? BUFFERS - 1
+                                                                  : BUFFERS - 2,
                                .n_dims = k->dims.count};
     size_t size = weights_size(p);
     for (int s = 0; s < SIZES && p->sizes[s]; s++) {

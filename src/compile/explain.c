@@ -104,8 +104,9 @@ static void put_precision(struct ig_text *t, struct ig_graph *g, const struct ig
     const struct ig_node *anchor = &g->nodes.at[region->anchor];
     struct ig_text text;
     ig_text_init(&text, g->job);
-    if (anchor->op == IG_OP_matmul || anchor->op == IG_OP_conv) {
-        bool tf32 = ig_attr_int(g, anchor, IG_ATTR_math) == IG_MATH_TF32;
+    bool scaled = anchor->op == IG_OP_matmul_scaled;
+    if (anchor->op == IG_OP_matmul || anchor->op == IG_OP_conv || scaled) {
+        bool tf32 = !scaled && ig_attr_int(g, anchor, IG_ATTR_math) == IG_MATH_TF32;
         ig_text_add(&text, tf32 ? "tf32" : ingot_dtype_name(ig_type_of(g, anchor->in[0])->dtype));
     } else {
         for (uint32_t i = 0; i < region->inputs.count; i++) {
@@ -346,7 +347,8 @@ static uint32_t put_products_of(struct ig_text *t, const struct ig_graph *g, boo
         for (int b = 0; b < 2; b++) {
             if (n->body[b]) count += put_products_of(t, n->body[b], first);
         }
-        if ((n->op != IG_OP_matmul && n->op != IG_OP_conv) || ig_info(g, n->out)->is_const) continue;
+        bool product = n->op == IG_OP_matmul || n->op == IG_OP_matmul_scaled || n->op == IG_OP_conv;
+        if (!product || ig_info(g, n->out)->is_const) continue;
         enum ingot_dtype dtype = ig_type_of(g, n->in[0])->dtype;
         count += dtype == INGOT_U8 || dtype == INGOT_I8;
         const char *why = ig_info(g, n->out)->as_written;

@@ -126,7 +126,8 @@ bool ig_pass_enabled(const struct ingot_build_options *options, int index) {
         int value = switch_value(options->pass_switches[i], pass->name);
         if (value >= 0) enabled = value == 1;
     }
-    bool requantises = pass->run == ig_pass_integers || pass->run == ig_pass_float8;
+    bool requantises =
+        pass->run == ig_pass_block_scales || pass->run == ig_pass_integers || pass->run == ig_pass_float8;
     if (options->strict_qdq && requantises) return false;
     return enabled;
 }

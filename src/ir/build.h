@@ -78,6 +78,9 @@ ig_value ig_build_squeeze(struct ig_graph *g, ig_value a, const int *axes, int c
 
 ig_value ig_build_reduce(struct ig_graph *g, enum ig_op op, ig_value a, const int64_t *axes, int count);
 ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_dtype acc);
+/* With scales for each `block` of the depth; `columns` share one (ops.def). */
+ig_value ig_build_matmul_scaled(struct ig_graph *g, ig_value a, ig_value b, ig_value row_scales, ig_value column_scales,
+                                int64_t block, int64_t columns);
 
 /* Collectives of a rank's graph, by number (ops.def); `parts` of the axis, one for each of `ranks` ranks. */
 ig_value ig_build_all_reduce(struct ig_graph *g, ig_value a, int64_t number, int ranks, enum ig_reduction reduction);

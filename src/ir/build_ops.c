@@ -268,6 +268,13 @@ ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, NULL);
 }
 
+ig_value ig_build_matmul_scaled(struct ig_graph *g, ig_value a, ig_value b, ig_value row_scales, ig_value column_scales,
+                                int64_t block, int64_t columns) {
+    ig_value in[4] = {a, b, row_scales, column_scales};
+    struct ig_attr attrs[3] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(block), ig_attr_of_int(columns)};
+    return ig_build_node(g, IG_OP_matmul_scaled, in, 4, 1, attrs, NULL);
+}
+
 /* ---- Queries on values */
 
 static bool element_count(struct ig_graph *g, ig_value value, int64_t *out_count) {

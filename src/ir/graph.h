@@ -83,8 +83,8 @@ enum ig_activation {
         A(before), A(after), A(mode), A(batch_dims), A(reduction), A(axes), A(last), A(exclusive), A(reverse), A(k), \
         A(largest), A(acc), A(packed), A(n), A(strides), A(dilations), A(groups), A(channels_last), A(kernel),       \
         A(column_major), A(count_pad), A(activations), A(clip), A(input_forget), A(alphas), A(betas),                \
-        A(linear_before_reset), A(trip), A(carried), A(math), A(border), A(bits), A(block), A(offset), A(number),    \
-        A(ranks), A(rank), A(parts), A(root)
+        A(linear_before_reset), A(trip), A(carried), A(math), A(border), A(bits), A(block), A(columns), A(offset),   \
+        A(number), A(ranks), A(rank), A(parts), A(root)
 
 enum ig_attr_name {
 #define IG_ATTR_ENUMERATOR(name) IG_ATTR_##name

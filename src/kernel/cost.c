@@ -217,8 +217,12 @@ static void visit_matmul(struct counting *c, const struct ig_node *n) {
     uint32_t found;
     if (ig_map_get(&c->is_scores, &n->in[0], sizeof n->in[0], &found))
         products = times(c, c->scores, out->dim[out->rank - 1]);
-    bool coded = n->op == IG_OP_matmul_blocks;
+    bool coded = n->op == IG_OP_matmul_blocks || n->op == IG_OP_matmul_scaled;
     count(c, unit_of(a->dtype, coded ? IG_MATH_EXACT : ig_attr_int(c->g, n, IG_ATTR_math)), products);
+    if (n->op == IG_OP_matmul_scaled) { /* each block's sum is scaled and added */
+        ig_dim block = number(c, ig_attr_int(c->g, n, IG_ATTR_block)), blocks = ig_dim_ceil_div(c->dims, depth, block);
+        count(c, IG_UNIT_SIMPLE, times(c, needed(c, n->out), blocks));
+    }
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (n->in[i] != IG_NO_VALUE) need(c, n->in[i], whole || coded ? all(c, n->in[i]) : products);
     }

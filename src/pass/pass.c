@@ -10,6 +10,7 @@ enum { ASKED_FOR = 9 }; /* a level that no build has */
 
 const struct ig_pass ig_passes[] = {
     {"dead-code", "leave out what no output needs", 1, false, ig_pass_dead_code},
+    {"block-scales", "multiply narrow numbers with scales in blocks as such, on GPUs", 1, false, ig_pass_block_scales},
     {"narrow-weights", "keep weights of few bits so, in products of few rows", 1, false, ig_pass_narrow_weights},
     {"resolve-branches", "replace an if of known condition by the branch taken", 1, false, ig_pass_resolve_branches},
     {"fold-shapes", "turn shape arithmetic into symbolic expressions", 1, false, ig_pass_fold_shapes},

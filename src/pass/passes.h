@@ -5,6 +5,7 @@
 #include "pass/pass.h"
 
 struct ig_graph *ig_pass_dead_code(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_block_scales(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_narrow_weights(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_fold_shapes(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_integers(struct ig_graph *in, const struct ig_pass_options *options);

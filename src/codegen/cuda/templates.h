@@ -32,6 +32,7 @@ extern const char ig_cuda_template_gemm_group[];
 extern const char ig_cuda_template_gemm_mma[];
 extern const char ig_cuda_template_gemm_producer[];
 extern const char ig_cuda_template_gemm_ring[];
+extern const char ig_cuda_template_gemm_scales[];
 extern const char ig_cuda_template_gemm_stream[];
 extern const char ig_cuda_template_gemm_stream_fma[];
 extern const char ig_cuda_template_gemm_stream_mma[];

@@ -165,6 +165,36 @@ void ig_infer_matmul_blocks(struct ig_infer *x) {
     x->out[0].dim[a->rank - 1] = n;
 }
 
+/* ---- Products with scales in blocks */
+
+void ig_infer_matmul_scaled(struct ig_infer *x) {
+    struct ig_dims *d = x->dims;
+    const struct ig_type *a = ig_infer_in(x, 0), *b = ig_infer_in(x, 1), *row = ig_infer_in(x, 2);
+    int64_t block = ig_infer_int(x, IG_ATTR_block), columns = ig_infer_int(x, IG_ATTR_columns);
+    if (!(is_f8(a->dtype) && is_f8(b->dtype)) && !(is_byte(a->dtype) && is_byte(b->dtype)))
+        ig_infer_fail(x, "the operands are neither floats of 8 bits nor bytes");
+    if (ig_infer_int(x, IG_ATTR_acc) != INGOT_F32) ig_infer_fail(x, "scaled sums are accumulated in f32 only");
+    if (block < 1 || block > INT32_MAX) ig_infer_fail(x, "blocks of %lld", (long long)block);
+    if (columns < 1 || columns > INT32_MAX) ig_infer_fail(x, "scales for %lld columns", (long long)columns);
+    if (a->rank < 2) ig_infer_fail(x, "the first operand must be a matrix");
+    ig_infer_rank(x, 1, 2);
+    ig_infer_rank(x, 2, a->rank);
+    ig_infer_rank(x, 3, 2);
+    ig_infer_dtype(x, 2, INGOT_F32);
+    ig_infer_dtype(x, 3, INGOT_F32);
+    ig_infer_unify(x, a->dim[a->rank - 1], b->dim[1], "inner dims");
+    ig_dim blocks = ig_dim_ceil_div(d, b->dim[1], ig_dim_const(d, block));
+    ig_dim across = ig_dim_ceil_div(d, b->dim[0], ig_dim_const(d, columns));
+    for (int i = 0; i + 1 < a->rank; i++)
+        ig_infer_unify(x, row->dim[i], a->dim[i], "dims of scales and rows");
+    ig_infer_unify(x, row->dim[a->rank - 1], blocks, "dims of scales and blocks");
+    ig_infer_unify(x, ig_infer_in(x, 3)->dim[0], blocks, "dims of scales and blocks");
+    ig_infer_unify(x, ig_infer_in(x, 3)->dim[1], across, "dims of scales and columns");
+    x->out[0] = *a;
+    x->out[0].dtype = INGOT_F32;
+    x->out[0].dim[a->rank - 1] = b->dim[0];
+}
+
 /* ---- Convolution */
 
 /* Axis positions in an image: [N, C, spatial…] or [N, spatial…, C]. */

@@ -84,6 +84,14 @@ bool ig_rows_product_of_codes(struct ig_rows *x) {
     return only_first(x) && x->in[0].axis < ig_rows_type(x, 0)->rank - 1;
 }
 
+/* The rows and their scales. */
+bool ig_rows_scaled_product(struct ig_rows *x) {
+    bool alike = x->in[0].axis == x->in[2].axis && x->in[0].inner == x->in[2].inner;
+    x->out[0] = x->in[0];
+    return alike && x->in[1].axis == IG_ROWS_NONE && x->in[3].axis == IG_ROWS_NONE && x->in[0].axis != IG_ROWS_NONE &&
+           x->in[0].axis < ig_rows_type(x, 0)->rank - 1 && ig_rows_same_size(x);
+}
+
 /* Images in a batch. */
 static bool images(struct ig_rows *x) {
     x->out[0] = x->in[0];

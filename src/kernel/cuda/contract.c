@@ -23,6 +23,7 @@ struct gemm {
     struct ig_loops *k;
     struct ig_cuda_gemm *g;
     struct ig_cuda_source a, b, twin;
+    struct ig_cuda_scales scales; /* of matmul_scaled */
     ig_dim rows, batch;
     int tile; /* buffer of sums */
     int list;
@@ -49,10 +50,26 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
+/* Sums that are scaled step by step: blocks have to be steps, and of the columns that a thread has, either all or none share a
+ * scale with the next one. */
+static bool choose_scaled_math(struct gemm *s) {
+    enum { BLOCK = 128, NEIGHBOURS = 32 };
+    struct ig_contract *c = s->c;
+    struct ig_cuda_gemm *g = s->g;
+    int64_t block = ig_contract_attr_int(c, IG_ATTR_block), columns = ig_contract_attr_int(c, IG_ATTR_columns);
+    g->a_type = ig_contract_in(c, 0)->dtype;
+    g->b_type = ig_contract_in(c, 1)->dtype;
+    if (block != BLOCK || (columns != 1 && columns % NEIGHBOURS != 0)) return false;
+    g->promoted = true;
+    g->scale_columns = (int)columns;
+    return ig_cuda_math_of_bytes(g->a_type, g->b_type, c->target->sm, &g->math) && ig_cuda_find_scales(c, &s->scales);
+}
+
 /* Chooses the instructions; false if the template has none for the operand types. */
 static bool choose_math(struct gemm *s) {
     const struct ig_contract *c = s->c;
     struct ig_cuda_gemm *g = s->g;
+    if (c->scaled) return choose_scaled_math(s);
     bool coded = c->node.op == IG_OP_matmul_blocks; /* codes stand for numbers of the other operand's type */
     int64_t math = coded ? IG_MATH_EXACT : ig_contract_attr_int(c, IG_ATTR_math);
     g->a_type = ig_contract_in(c, 0)->dtype;
@@ -278,6 +295,7 @@ static const char *tactic(struct gemm *s) {
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
+    if (g->scale_columns) split = ig_format(s->k->job, ", scaled%s", split);
     if (g->math == IG_CUDA_F8 && !g->promoted) split = ig_format(s->k->job, ", fast sums%s", split);
     if (g->direct)
         return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
@@ -390,6 +408,21 @@ static void make_buffers(struct gemm *s) {
     kernel->tactic = tactic(s);
 }
 
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
+
+/* Tells the scales that `name` has, from step `first` on, where they and the tile lie. */
+static void start_scales(struct gemm *s, struct ig_stmt *body, const char *name, ig_x first) {
+    const struct ig_cuda_scales *from = &s->scales;
+    const char *rows = s->k->buffers.at[from->rows].name, *columns = s->k->buffers.at[from->columns].name;
+    if (!s->g->scale_columns) return;
+    ig_s_text(s->k, body,
+              ig_format(s->k->job, "%s.by.start(%s + @%u, @%u, @%u, @%u, %s, @%u, (int)@%u, (int)@%u, (int)@%u);", name,
+                        rows, (unsigned)from->base, (unsigned)dim(s, from->row_pitch),
+                        (unsigned)dim(s, from->step_pitch), (unsigned)dim(s, s->rows), columns,
+                        (unsigned)dim(s, from->across), (unsigned)s->first_row, (unsigned)s->first_column,
+                        (unsigned)first));
+}
+
 /* ---- Operands copied by the template ----------------------------------------------------------------------------- */
 
 static ig_x last_of(struct gemm *s, ig_dim d) {
@@ -424,7 +457,7 @@ static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
 }
 
 static void call_multiply(struct gemm *s, struct ig_stmt *body) {
-    struct ig_call_arg args[24];
+    struct ig_call_arg args[32];
     int n = 0;
     push(s, args, &n, s->tile, num(s, 0));
     push(s, args, &n, s->a.buffer, s->a.kind == IG_CUDA_LISTED ? num(s, 0) : s->a.base);
@@ -444,6 +477,13 @@ static void call_multiply(struct gemm *s, struct ig_stmt *body) {
     push(s, args, &n, -1, dim(s, s->c->columns));
     push(s, args, &n, -1, dim(s, s->c->depth));
     if (s->g->twin) push(s, args, &n, s->twin.buffer, s->twin.base);
+    if (s->g->scale_columns) {
+        push(s, args, &n, s->scales.rows, s->scales.base);
+        push(s, args, &n, -1, dim(s, s->scales.row_pitch));
+        push(s, args, &n, -1, dim(s, s->scales.step_pitch));
+        push(s, args, &n, s->scales.columns, num(s, 0));
+        push(s, args, &n, -1, dim(s, s->scales.across));
+    }
     ig_s_call(s->k, body, "gemm::multiply", args, n);
 }
 
@@ -508,6 +548,7 @@ static void emit_filled(struct gemm *s, struct ig_stmt *body) {
     ig_x lo = ig_x_mul(k, s->share, dim(s, each)), step;
     ig_x hi = ig_x_min(k, ig_x_add(k, lo, dim(s, each)), dim(s, steps));
     ig_s_text(k, body, "gemm::sums registers;\nregisters.clear();");
+    start_scales(s, body, "registers", lo);
     struct ig_stmt *walk = ig_s_for(k, body, IG_FOR_SERIAL, lo, hi, num(s, 1), &step);
     fill(s, walk, step, true, lies_across(s, true));
     fill(s, walk, step, false, lies_across(s, false));
@@ -744,8 +785,13 @@ static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     body->lanes = 32;
     body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
     emit_ahead(s, body, warp, lane);
+    const char *sums = s->g->scale_columns ? "" : "gemm::sums registers;\n";
+    if (s->g->scale_columns) {
+        ig_s_text(k, body, "gemm::sums registers;");
+        start_scales(s, body, "registers", num(s, 0));
+    }
     ig_s_text(k, body,
-              ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u%s);", (unsigned)tile,
+              ig_format(k->job, "%sgemm::multiply(registers, @%u, @%u%s);", sums, (unsigned)tile,
                         (unsigned)dim(s, s->c->depth), start_of(s)));
     emit_own(s, body, warp, lane);
     s->c->ahead = NULL;

@@ -56,6 +56,15 @@ struct ig_cuda_source ig_cuda_source_a(struct ig_contract *c, ig_x b, enum ingot
 struct ig_cuda_source ig_cuda_source_b(struct ig_contract *c, ig_x b, enum ingot_dtype element);
 struct ig_cuda_source ig_cuda_source_twin_b(struct ig_contract *c, ig_x b, enum ingot_dtype element);
 
+/* matmul_scaled: where the scales lie, of f32. That of row m in step s at base + m * row_pitch + s * step_pitch; those of columns, `across`
+ * of them, step by step from the beginning of their buffer. False if they do not lie so. */
+struct ig_cuda_scales {
+    int rows, columns; /* buffers */
+    ig_x base;
+    ig_dim row_pitch, step_pitch, across;
+};
+bool ig_cuda_find_scales(struct ig_contract *c, struct ig_cuda_scales *out);
+
 /* The inputs of the cost model. */
 struct ig_cuda_problem {
     int64_t batch, rows, columns, depth; /* estimates if not constant */

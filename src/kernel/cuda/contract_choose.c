@@ -105,6 +105,21 @@ static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     return (g->warpgroups ? 220 : 510) / ahead * (first < 1 ? 1 - first : 0);
 }
 
+/* Nanoseconds in which a multiprocessor scales and adds up the sums of a step: an instruction each, one more where each column has a
+ * scale of its own, and two in the time of conversions of integers. Not fitted. */
+static double scaling(const struct ig_cuda_gemm *g) {
+    if (!g->scale_columns) return 0;
+    double instructions = 1 + (g->scale_columns == 1) + (g->math == IG_CUDA_I8 ? 2 : 0);
+    return (double)g->bm * g->bn * instructions / 225;
+}
+
+/* Registers of a thread for the scales of a step's rows and columns, and for where they lie. Where each column has its own, those of two
+ * steps: on an H200, 128 x 128 tiles that had to spill some took seven times as long. */
+static int registers_of_scales(const struct ig_cuda_gemm *g, int columns) {
+    enum { PLACE = 12 };
+    return !g->scale_columns ? 0 : PLACE + (g->scale_columns == 1 ? columns / 2 : columns / 32);
+}
+
 /* Nanoseconds per step if `together` blocks share the multiprocessor. */
 static double step_time(const struct ig_cuda_gemm *g, double steps, int together) {
     double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes per line, of all blocks */
@@ -113,7 +128,7 @@ static double step_time(const struct ig_cuda_gemm *g, double steps, int together
     bool bytes = ig_cuda_math_is_bytes(g->math);
     double a = g->bm * (bytes ? 16.0 / g->a_copy : 1), b = g->bn * (bytes ? 16.0 / g->b_copy : 1),
            copies = (a + b) * step / 124;
-    return larger(larger(products, copies), wait_time(g, steps)) + 90;
+    return larger(larger(products, copies), wait_time(g, steps)) + 90 + scaling(g) * together;
 }
 
 /* Bytes of rows read and results written, per nanosecond. Of windows, the rows lie in the caches. */
@@ -125,7 +140,8 @@ static double rows_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
 /* Nanoseconds per step of groups that add what the tensor cores have summed up. Two groups that share a tile do so in turns;
  * of groups that take turns with tiles, the others run their epilogues meanwhile. */
 static double promotion(const struct ig_cuda_gemm *g) {
-    return g->promoted && g->turns ? (double)g->bm / 64 * (g->bn * 0.5 + 100) / 1.7 : 0;
+    double adding = g->promoted && g->turns ? (double)g->bm / 64 * (g->bn * 0.5 + 100) / 1.7 : 0;
+    return adding + scaling(g);
 }
 
 /* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues, a group's own work or
@@ -283,9 +299,9 @@ struct candidates {
 /* Has a thread registers for its sums, and for those that the tensor cores accumulate, of 64 rows? */
 static bool has_registers(const struct ig_cuda_gemm *g) {
     int own = g->bm * g->bn / ig_cuda_gemm_workers(g);
-    if (!g->promoted || (!g->producer && !g->warpgroups)) return true;
+    if (!g->promoted || (!g->producer && !g->warpgroups && !g->scale_columns)) return true;
     if (!g->producer) return own <= 64;
-    return own + g->bn / 2 <= (g->turns == 4 ? 64 : g->turns == 3 ? 112 : 192);
+    return own + g->bn / 2 + registers_of_scales(g, g->bn) <= (g->turns == 4 ? 64 : g->turns == 3 ? 112 : 192);
 }
 
 static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, const struct shape *shapes,
@@ -434,7 +450,7 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     else
         add_shapes(p, like, tensor_shapes, sizeof tensor_shapes / sizeof *tensor_shapes, &c);
     if (groups.warpgroups) add_shapes(p, &groups, group_shapes, sizeof group_shapes / sizeof *group_shapes, &c);
-    groups.swapped = groups.warpgroups;
+    groups.swapped = groups.warpgroups && !like->scale_columns;
     if (groups.swapped) add_shapes(p, &groups, swapped_shapes, sizeof swapped_shapes / sizeof *swapped_shapes, &c);
     add_directs(p, like, &c);
     add_streams(p, like, &c);

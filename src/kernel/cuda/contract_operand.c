@@ -147,7 +147,8 @@ static bool as_matrix(struct ig_contract *c, const struct address *a, ig_dim lin
     out->kind = by_depth == one ? IG_CUDA_ALONG : IG_CUDA_ACROSS;
     if (by_depth != one && by_line != one && known(c, lines) != 1) return false;
     out->ld = by_depth == one ? by_line : by_depth;
-    int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed); /* B is padded with zeros past its last column */
+    int64_t packed =
+        c->scaled ? 0 : ig_contract_attr_int(c, IG_ATTR_packed); /* B is padded with zeros past its last column */
     ig_dim across = packed > 0 && a->is_b ? constant(c, packed) : lines;
     ig_dim sizes[2] = {out->ld, by_depth == one ? c->depth : across};
     out->copy = copy_of(c, &base, IG_NO_X, sizes, 2, element);
@@ -296,4 +297,25 @@ struct ig_cuda_source ig_cuda_source_twin_b(struct ig_contract *c, ig_x b, enum 
     struct ig_cuda_source s = ig_cuda_source_b(c, b, element);
     c->node = own;
     return s;
+}
+
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
+
+bool ig_cuda_find_scales(struct ig_contract *c, struct ig_cuda_scales *out) {
+    struct ig_loops *k = c->k;
+    const struct ig_type *columns = ig_contract_in(c, 3);
+    ig_dim blocks = columns->dim[0], one = constant(c, 1);
+    ig_x m = ig_x_free_var(k, c->rows), t = known(c, blocks) == 1 ? ig_contract_int(c, 0) : ig_x_free_var(k, blocks);
+    ig_x value = ig_contract_row_scale(c, m, t), position;
+    struct address a = {.line = m, .depth = {t}};
+    out->rows = plain_load(c, value, INGOT_F32, &position);
+    out->columns = plain_operand(c, 3, INGOT_F32);
+    if (out->rows < 0 || out->columns < 0 || ig_is_literal(c->graph, c->node.in[3])) return false;
+    ig_affine_of(k, position, &a.sum);
+    out->row_pitch = known(c, c->rows) == 1 ? one : step(c, &a, m, IG_DIM_NONE);
+    out->step_pitch = step(c, &a, t, one);
+    out->across = columns->dim[1];
+    out->base = ig_x_substitute(k, position, (const ig_x[]){m, t},
+                                (const ig_x[]){ig_contract_int(c, 0), ig_contract_int(c, 0)}, 2);
+    return out->row_pitch != IG_DIM_NONE && out->step_pitch != IG_DIM_NONE;
 }

@@ -68,6 +68,10 @@ struct ig_cuda_gemm {
     /* F8: sums of 128 of the depth, which the tensor cores accumulate with fewer bits than f32 has, are added to sums in
      * f32. Otherwise they stay in the tensor cores' form. */
     bool promoted;
+    /* F8 and I8: the sums of each step, which is a block of 128 of the depth, are scaled by row and by column as they are promoted to
+     * f32; so many columns share a scale, 1 or a multiple of 32. 0: they are not scaled. Requires `promoted` and, with warp groups,
+     * that they are not swapped. */
+    int scale_columns;
     int bm, bn, bk;
     int warps_m, warps_n; /* tensor cores: the grid of warps that divides the tile */
     /* Uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3. TF32: neither operand is ACROSS. I8 and F8

@@ -41,6 +41,7 @@ struct ig_contract {
     int together;     /* steps of the depth that packed or copied B has together; 1: none */
     ig_dim padded;    /* `depth` with the channels (or all of it) rounded up to a multiple of these */
     bool merged;      /* matmul: all axes of A but the last form the rows */
+    bool scaled;      /* matmul_scaled: schedules that do not scale the sums of blocks of the depth do not apply */
     int64_t groups;   /* conv */
     int spatial;      /* conv: number of spatial axes; 0: matmul */
     int winograd;     /* conv: m if B is transformed for F(m x m, 3 x 3) (ir/winograd.h); else 0 */
@@ -68,6 +69,9 @@ ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 /* The twin's, of B. */
 ig_x ig_contract_twin_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
+/* matmul_scaled: the scale of row m, or of column n, in block t of the depth, f32. */
+ig_x ig_contract_row_scale(struct ig_contract *c, ig_x m, ig_x t);
+ig_x ig_contract_column_scale(struct ig_contract *c, ig_x n, ig_x t);
 /* The index of C[b][m][n] in the contraction's output. */
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
 /* Where the window of output m begins in A's operand, ignoring borders (convolutions). */

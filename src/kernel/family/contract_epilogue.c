@@ -126,6 +126,51 @@ static void locate(struct ig_contract *c, const ig_x *index, ig_x *b, ig_x *m, i
     *m = ig_lower_linear(&c->lower, &space, index + (last ? 1 : 2));
 }
 
+/* The sums of blocks of the depth, each scaled as it is added. */
+static int sum_scaled(struct plain *p, ig_x m, ig_x n) {
+    struct ig_contract *c = p->c;
+    struct ig_loops *k = c->k;
+    struct ig_dims *dims = k->dims;
+    bool integers = ig_contract_in(c, 0)->dtype == INGOT_I8 || ig_contract_in(c, 0)->dtype == INGOT_U8;
+    enum ingot_dtype own = integers ? INGOT_I32 : INGOT_F32;
+    ig_x zero = ig_contract_int(c, 0), one = ig_contract_int(c, 1), t, step, depth[IG_CONTRACT_DEPTH];
+    ig_x block = ig_contract_int(c, ig_contract_attr_int(c, IG_ATTR_block));
+    ig_dim blocks = ig_dim_ceil_div(dims, c->depth, ig_contract_as_dim(c, ig_contract_attr_int(c, IG_ATTR_block)));
+    int acc = ig_s_acc(k, p->body, INGOT_F32, ig_x_float(k, INGOT_F32, 0));
+    struct ig_stmt *body = ig_s_for(k, p->body, IG_FOR_SERIAL, zero, ig_contract_dim(c, blocks), one, &t);
+    int part = ig_s_acc(k, body, own, integers ? ig_x_int(k, own, 0) : ig_x_float(k, own, 0));
+    ig_x first = ig_x_mul(k, t, block);
+    ig_x count = ig_x_min(k, block, ig_x_sub(k, ig_contract_dim(c, c->depth), first));
+    struct ig_stmt *walk = ig_s_for(k, body, IG_FOR_SERIAL, zero, count, one, &step);
+    ig_x at = ig_x_add(k, first, step);
+    for (int i = c->depth_rank - 1; i > 0; i--)
+        depth[i] = ig_x_split_off(k, &at, c->depth_dim[i]);
+    depth[0] = at;
+    ig_x a = ig_x_cast(k, ig_contract_a(c, zero, m, depth), own, false);
+    ig_x b = ig_x_cast(k, ig_contract_b(c, zero, n, depth), own, false);
+    ig_s_update(k, walk, part, IG_OP_add, ig_x_map2(k, IG_OP_mul, a, b));
+    ig_x scale = ig_x_map2(k, IG_OP_mul, ig_contract_row_scale(c, m, t), ig_contract_column_scale(c, n, t));
+    ig_x sum = ig_x_cast(k, ig_x_acc(k, part, own), INGOT_F32, false);
+    ig_s_update(k, body, acc, IG_OP_add, ig_x_map2(k, IG_OP_mul, sum, scale));
+    return acc;
+}
+
+static int sum_plain(struct plain *p, ig_x b, ig_x m, ig_x n, bool twin) {
+    struct ig_contract *c = p->c;
+    struct ig_loops *k = c->k;
+    ig_x depth[IG_CONTRACT_DEPTH];
+    ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(k, c->dtype, 0) : ig_x_int(k, c->dtype, 0);
+    int acc = ig_s_acc(k, p->body, c->dtype, none);
+    struct ig_stmt *body = p->body;
+    for (int i = 0; i < c->depth_rank; i++)
+        body = ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), ig_contract_dim(c, c->depth_dim[i]),
+                        ig_contract_int(c, 1), &depth[i]);
+    ig_x second = twin ? ig_contract_twin_b(c, b, n, depth) : ig_contract_b(c, b, n, depth);
+    ig_x first = ig_x_cast(k, ig_contract_a(c, b, m, depth), c->dtype, false);
+    ig_s_update(k, body, acc, IG_OP_add, ig_x_map2(k, IG_OP_mul, first, second));
+    return acc;
+}
+
 static ig_x summed(void *user, ig_value value, const ig_x *index) {
     struct plain *p = user;
     struct ig_contract *c = p->c;
@@ -137,17 +182,9 @@ static ig_x summed(void *user, ig_value value, const ig_x *index) {
         bool same = memcmp(p->index.at + i * (uint32_t)rank, index, (size_t)rank * sizeof *index) == 0;
         if (same && p->value.at[i] == value) return finished(c, ig_x_acc(k, p->acc.at[i], c->dtype), index);
     }
-    ig_x b, m, n, depth[IG_CONTRACT_DEPTH];
+    ig_x b, m, n;
     locate(c, index, &b, &m, &n);
-    ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(k, c->dtype, 0) : ig_x_int(k, c->dtype, 0);
-    int acc = ig_s_acc(k, p->body, c->dtype, none);
-    struct ig_stmt *body = p->body;
-    for (int i = 0; i < c->depth_rank; i++)
-        body = ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), ig_contract_dim(c, c->depth_dim[i]),
-                        ig_contract_int(c, 1), &depth[i]);
-    ig_x second = twin ? ig_contract_twin_b(c, b, n, depth) : ig_contract_b(c, b, n, depth);
-    ig_x first = ig_x_cast(k, ig_contract_a(c, b, m, depth), c->dtype, false);
-    ig_s_update(k, body, acc, IG_OP_add, ig_x_map2(k, IG_OP_mul, first, second));
+    int acc = c->scaled ? sum_scaled(p, m, n) : sum_plain(p, b, m, n, twin);
     for (int i = 0; i < rank; i++)
         IG_PUSH(k->job, &p->index, index[i]);
     IG_PUSH(k->job, &p->value, value);

@@ -64,7 +64,7 @@ void ig_matmul_init(struct ig_contract *c) {
     c->together = 1;
     if (c->node.op == IG_OP_matmul) ig_contract_read_packing(c, 3);
     if (c->node.op == IG_OP_matmul && ig_contract_attr_int(c, IG_ATTR_packed) == 0 && !c->has_twin) interleave(c);
-    c->merged = ig_contract_attr_int(c, IG_ATTR_packed) > 0 || !has_batch(c, 1);
+    c->merged = (!c->scaled && ig_contract_attr_int(c, IG_ATTR_packed) > 0) || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
     c->padded = ig_contract_rounded(c, c->depth);
     c->columns = out->dim[out->rank - 1];
@@ -129,6 +129,22 @@ ig_x ig_matmul_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     index[type->rank - 2] = ig_contract_depth_at(c, depth);
     index[type->rank - 1] = n;
     return ig_lower_value(&c->lower, c->node.in[1], index);
+}
+
+ig_x ig_scaled_b(struct ig_contract *c, ig_x n, const ig_x *depth) {
+    return ig_lower_value(&c->lower, c->node.in[1], (const ig_x[]){n, ig_contract_depth_at(c, depth)});
+}
+
+ig_x ig_contract_row_scale(struct ig_contract *c, ig_x m, ig_x t) {
+    ig_x index[INGOT_MAX_RANK];
+    matmul_row(c, ig_contract_int(c, 0), m, index);
+    index[ig_contract_in(c, 2)->rank - 1] = t;
+    return ig_lower_value(&c->lower, c->node.in[2], index);
+}
+
+ig_x ig_contract_column_scale(struct ig_contract *c, ig_x n, ig_x t) {
+    ig_x shared = ig_x_div(c->k, n, ig_contract_int(c, ig_contract_attr_int(c, IG_ATTR_columns)));
+    return ig_lower_value(&c->lower, c->node.in[3], (const ig_x[]){t, shared});
 }
 
 void ig_matmul_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index) {

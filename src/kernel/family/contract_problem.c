@@ -8,6 +8,7 @@ ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
 
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     if (c->node.op == IG_OP_matmul_blocks) return ig_blocks_b(c, n, depth);
+    if (c->node.op == IG_OP_matmul_scaled) return ig_x_cast(c->k, ig_scaled_b(c, n, depth), c->dtype, false);
     return ig_x_cast(c->k, c->spatial ? ig_conv_b(c, b, n, depth) : ig_matmul_b(c, b, n, depth), c->dtype, false);
 }
 
@@ -88,6 +89,7 @@ bool ig_contract_init(struct ig_contract *c) {
         find_twin(c);
         ig_matmul_init(c);
     }
-    if (c->node.op == IG_OP_matmul_blocks) ig_matmul_init(c);
-    return c->node.op == IG_OP_matmul || c->node.op == IG_OP_matmul_blocks;
+    c->scaled = c->node.op == IG_OP_matmul_scaled;
+    if (c->node.op == IG_OP_matmul_blocks || c->scaled) ig_matmul_init(c);
+    return c->node.op == IG_OP_matmul || c->node.op == IG_OP_matmul_blocks || c->scaled;
 }

@@ -21,6 +21,9 @@ void ig_conv_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_i
 /* matmul_blocks: the rest is as in matrix products. */
 ig_x ig_blocks_b(struct ig_contract *c, ig_x n, const ig_x *depth);
 
+/* matmul_scaled: likewise. */
+ig_x ig_scaled_b(struct ig_contract *c, ig_x n, const ig_x *depth);
+
 /* For both: sets what B's packing says; its rank with no steps of the depth together is `rank`. It is `packed` if the
  * micro-kernel can use the panels: one to four vectors wide, and of types that it can multiply. */
 void ig_contract_read_packing(struct ig_contract *c, int rank);

@@ -524,7 +524,8 @@ static bool *find_stored_views(const struct fuser *f) {
                 base = ig_part_base(g, view->in[0]);
                 view = ig_def(g, base);
             }
-            if (dense && !lies_in_memory(f, base)) stored[base] = true;
+            bool scales = n->op == IG_OP_matmul_scaled && i >= 2; /* which templates read by themselves */
+            if ((dense || scales) && !lies_in_memory(f, base)) stored[base] = true;
             if (is_read_often(f, n, base, view)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);

@@ -177,9 +177,10 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
         out_values[0] = cast_to(rw, s->narrow[n->out], INGOT_F32);
         return true;
     }
-    ig_value first = family == IG_FAMILY_CONTRACT  ? rewrite_contraction(rw, n)
-                     : family == IG_FAMILY_CONTROL ? rewrite_control(rw, n, in)
-                                                   : rewrite_other(rw, n);
+    bool scaled = n->op == IG_OP_matmul_scaled; /* whose operands are narrow already, and whose scales stay wide */
+    ig_value first = family == IG_FAMILY_CONTRACT && !scaled ? rewrite_contraction(rw, n)
+                     : family == IG_FAMILY_CONTROL           ? rewrite_control(rw, n, in)
+                                                             : rewrite_other(rw, n);
     for (uint32_t o = 0; o < n->n_out; o++) {
         const struct ig_storage *storage = &s->storage[n->out + o];
         out_values[o] = first + o;

@@ -235,7 +235,8 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
     case IG_OP_max: follow_clamped(s, n, &r); return r;
     case IG_OP_matmul:
     case IG_OP_conv: return range_of_contraction(s, n);
-    case IG_OP_matmul_blocks: return (struct ig_range){0};
+    case IG_OP_matmul_blocks:
+    case IG_OP_matmul_scaled: return (struct ig_range){0};
     default: break;
     }
     if (effect_of(n) != IG_RANGE_BOUNDS) follow_operands(s, n, &r);

@@ -58,6 +58,7 @@ const struct ig_range_rule ig_range_rules[IG_OP_COUNT] = {
     [IG_OP_atanh] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
     [IG_OP_matmul] = {IG_RANGE_BOUNDS, IG_SMALL_LINEAR},
     [IG_OP_matmul_blocks] = {IG_RANGE_BOUNDS, IG_SMALL_LINEAR},
+    [IG_OP_matmul_scaled] = {IG_RANGE_BOUNDS, IG_SMALL_LINEAR},
     [IG_OP_conv] = {IG_RANGE_BOUNDS, IG_SMALL_LINEAR},
     [IG_OP_lstm] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
     [IG_OP_gru] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},

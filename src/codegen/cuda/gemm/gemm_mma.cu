@@ -3,7 +3,8 @@
 struct sums {
     // The sums, in blocks of 16 x 8; per 32 bytes of the depth, one takes 16 rows of A and 8 columns of B.
     static constexpr int own_m = BM / WARPS_M, own_n = BN / WARPS_N, blocks_m = own_m / 16, blocks_n = own_n / 8;
-    total c[blocks_m][blocks_n][4];
+    total c[blocks_m][blocks_n][4];/*+
+    scales by;+*/
 
     __device__ __forceinline__ static int first_row() {
         return threadIdx.x / 32 / WARPS_N * own_m;
@@ -52,7 +53,14 @@ struct sums {
         round_words(b);
     }
 
-    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
+    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {/*+
+        step_total c[blocks_m][blocks_n][4] = {};
+        float rows[blocks_m][2];
+        column_scales<own_n> columns;
+        by.of_columns(columns, first_column());
+#pragma unroll
+        for (int i = 0; i < blocks_m; i++)
+            by.of_rows(rows[i], first_row() + i * 16);+*/
 #pragma unroll
         for (int byte = 0; byte < DEPTH * ELEMENT; byte += 32) {
             unsigned a[blocks_m][4], b[blocks_n / 2][4];
@@ -67,7 +75,15 @@ struct sums {
 #pragma unroll
                 for (int j = 0; j < blocks_n; j++)
                     multiply_block(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-        }
+        }/*+
+#pragma unroll
+        for (int i = 0; i < blocks_m; i++)
+#pragma unroll
+            for (int j = 0; j < blocks_n; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    this->c[i][j][e] += rows[i][e / 2] * columns.of(j, e) * (float)c[i][j][e];
+        by.step++;+*/
     }
 
     // Products are synchronous: done when step returns.

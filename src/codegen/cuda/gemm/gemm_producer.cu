@@ -224,7 +224,8 @@ __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, lon
 
 struct sums {
     static constexpr int blocks = BM / 64 / GROUPS;
-    total c[blocks][BN / 8][4];
+    total c[blocks][BN / 8][4];/*+
+    scales by;+*/
 
     // Groups that share a tile have every second 64 of its rows.
     __device__ __forceinline__ static int row(int block) {
@@ -270,7 +271,7 @@ struct sums {
     }
 
     // Issues new products of 64 rows.
-    __device__ __forceinline__ static void begin(total (&some)[BN / 8][4], int block, unsigned a_from, unsigned b_from) {
+    __device__ __forceinline__ static void begin(/*+step_+*/total (&some)[BN / 8][4], int block, unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
         for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
@@ -279,16 +280,27 @@ struct sums {
         close_products();
     }
 
-    // Issues the products of a step. If they are PROMOTED, waits for those of each 64 rows and adds them up.
+/*+    // Of the step that was issued last, and of its 64 rows.
+    __device__ __forceinline__ void take_scales(float (&rows)[2], column_scales<BN> &columns, int block) {
+        by.of_rows(rows, row(block) + (int)threadIdx.x % GROUP / 32 * 16);
+        if (block == 0) by.of_columns(columns, 0);
+        if (block == blocks - 1) by.step++;
+    }
+
++*/    // Issues the products of a step. If they are PROMOTED, waits for those of each 64 rows and adds them up.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
-        if constexpr (PROMOTED) {
+        if constexpr (PROMOTED) {/*+
+            float rows[2];
+            column_scales<BN> columns;+*/
 #pragma unroll
             for (int i = 0; i < blocks; i++) {
-                total some[BN / 8][4];
-                begin(some, i, a_from, b_from);
-                promote<0>(c[i], some);
+                /*+step_+*/total some[BN / 8][4];
+                begin(some, i, a_from, b_from);/*+
+                take_scales(rows, columns, i);+*/
+                promote<0>(c[i], some/*+, rows, columns+*/);
             }
-        } else {
+        } else {/*+
+#if 0+*/
             begin_products();
 #pragma unroll
             for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
@@ -296,7 +308,8 @@ struct sums {
                 for (int i = 0; i < blocks; i++)
                     multiply_add(c[i], part<A_ACROSS, BM>(a_from, row(i), depth),
                                  part<B_ACROSS, BN>(b_from, 0, depth), 1);
-            close_products();
+            close_products();/*+
+#endif+*/
         }
     }
 
@@ -309,7 +322,7 @@ struct sums {
         wait(p.full(), p.parity);
         step(p.memory(), columns_of(p, s));
     }
-    __device__ __forceinline__ static void begin_step(total (&some)[BN / 8][4], place p, int s) {
+    __device__ __forceinline__ static void begin_step(/*+step_+*/total (&some)[BN / 8][4], place p, int s) {
         wait(p.full(), p.parity);
         begin(some, 0, p.memory(), columns_of(p, s));
     }
@@ -325,34 +338,40 @@ __device__ __forceinline__ void pass_turn() {
 
 // The sums of a tile, where those of a step are added up while the next one's products are in flight.
 __device__ __forceinline__ void multiply_in_pairs(sums &c, place p, int steps) {
-    total even[BN / 8][4], odd[BN / 8][4];
+    /*+step_+*/total even[BN / 8][4], odd[BN / 8][4];/*+
+    float even_rows[2], odd_rows[2];
+    column_scales<BN> even_columns, odd_columns;+*/
     place before = p;
-    sums::begin_step(even, p, 0);
+    sums::begin_step(even, p, 0);/*+
+    c.take_scales(even_rows, even_columns, 0);+*/
     p.advance();
     int s = 1;
 #pragma unroll 1
     for (; s + 1 < steps; s += 2) {
-        sums::begin_step(odd, p, s);
-        promote<1>(c.c[0], even);
+        sums::begin_step(odd, p, s);/*+
+        c.take_scales(odd_rows, odd_columns, 0);+*/
+        promote<1>(c.c[0], even/*+, even_rows, even_columns+*/);
         arrive(before.empty());
         before = p;
         p.advance();
-        sums::begin_step(even, p, s + 1);
-        promote<1>(c.c[0], odd);
+        sums::begin_step(even, p, s + 1);/*+
+        c.take_scales(even_rows, even_columns, 0);+*/
+        promote<1>(c.c[0], odd/*+, odd_rows, odd_columns+*/);
         arrive(before.empty());
         before = p;
         p.advance();
     }
     if (s < steps) {
-        sums::begin_step(odd, p, s);
+        sums::begin_step(odd, p, s);/*+
+        c.take_scales(odd_rows, odd_columns, 0);+*/
         pass_turn();
-        promote<1>(c.c[0], even);
+        promote<1>(c.c[0], even/*+, even_rows, even_columns+*/);
         arrive(before.empty());
-        promote<0>(c.c[0], odd);
+        promote<0>(c.c[0], odd/*+, odd_rows, odd_columns+*/);
         arrive(p.empty());
     } else {
         pass_turn();
-        promote<0>(c.c[0], even);
+        promote<0>(c.c[0], even/*+, even_rows, even_columns+*/);
         arrive(before.empty());
     }
 }
