@@ -72,6 +72,8 @@ static const struct rule_case cases[] = {
      "matmul_blocks(%0, %1, %2, -, -) {acc=f32, bits=8, block=4, offset=2, packed=0, n=0}: f32[a,7]", 3, 16},
     {"f32[a,12] u8[7,12] f32[7,3] f32[7,3]",
      "matmul_blocks(%0, %1, %2, %3, -) {acc=f32, bits=8, block=4, offset=2, packed=0, n=0}: f32[a,7]", 3, 16},
+    {"i8[a,8] i8[7,8] f32[a,2] f32[2,7]", "matmul_scaled(%0, %1, %2, %3) {acc=f32, block=4, columns=1}: f32[a,7]", 1,
+     16},
     {"f32[a,5,4,4] f32[7,5,3,3] f32[7]",
      "conv(%0, %1, %2) {" CONV "1, acc=f32, channels_last=0, packed=0, n=7" CONV_END ": f32[a,7,4,4]", 3, 0},
     {"f32[a,4,4,6] f32[7,6,3,3]",

@@ -33,6 +33,7 @@ static const ig_rule_fn rules[IG_OP_COUNT] = {
     [IG_OP_topk] = ig_rule_beside_axis,
     [IG_OP_matmul] = ig_rule_matmul,
     [IG_OP_matmul_blocks] = ig_rule_matmul_blocks,
+    [IG_OP_matmul_scaled] = ig_rule_matmul_scaled,
     [IG_OP_conv] = ig_rule_conv,
     [IG_OP_pool_max] = ig_rule_pool,
     [IG_OP_pool_sum] = ig_rule_pool,

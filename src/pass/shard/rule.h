@@ -83,6 +83,7 @@ bool ig_rule_reduce(struct ig_rule *x);
 bool ig_rule_beside_axis(struct ig_rule *x);
 bool ig_rule_matmul(struct ig_rule *x);
 bool ig_rule_matmul_blocks(struct ig_rule *x);
+bool ig_rule_matmul_scaled(struct ig_rule *x);
 bool ig_rule_conv(struct ig_rule *x);
 bool ig_rule_pool(struct ig_rule *x);
 bool ig_rule_recurrence(struct ig_rule *x);

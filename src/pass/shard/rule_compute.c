@@ -97,6 +97,14 @@ bool ig_rule_matmul_blocks(struct ig_rule *x) {
     return divide_codes(x, 1, block);
 }
 
+/* Rows, with their scales. */
+bool ig_rule_matmul_scaled(struct ig_rule *x) {
+    bool of_rows = x->slot.is_result || x->slot.index == 0 || x->slot.index == 2;
+    if (!of_rows || x->given.axis >= ig_rule_out(x, 0)->rank - 1) return false;
+    x->in[0] = x->in[2] = x->out[0] = x->given;
+    return true;
+}
+
 /* ---- Convolutions: batch, output channels, input channels, groups */
 
 /* Channels of whole groups, of which the given value has `own` each: the given layout in units of them. */
