@@ -57,7 +57,8 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
         text,
         "static __attribute__((noinline)) void %s_tiles_%dx%d(const %s_a *a, long lda, const %s_b *b, %s_e *c, long "
         "k,\n"
-        "    long first, long second%s) {\n    const %s_a *low = a + second * lda;\n    %s_e *under = c + second * %d;\n"
+        "    long first, long second%s) {\n    const %s_a *low = a + second * lda;\n    %s_e *under = c + second * "
+        "%d;\n"
         "    (void)low, (void)under;\n%s    if (first) {\n",
         n, halves, vectors, n, n, n, m->rate ? ", const char *next" : "", n, n, m->nr,
         m->rate ? "    long stretch = 0;\n" : "");
