@@ -168,33 +168,6 @@ static bool can_map(struct gemm *s) {
     return true;
 }
 
-static bool is_heavy(const struct ig_contract *c) {
-    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
-        enum ig_op op = c->graph->nodes.at[c->region->nodes.at[i]].op;
-        if (op == IG_OP_erf || op == IG_OP_normcdf || op == IG_OP_tanh || op == IG_OP_exp || op == IG_OP_sigmoid ||
-            op == IG_OP_pow)
-            return true;
-    }
-    return false;
-}
-
-double ig_cuda_contract_issue(const struct ig_contract *c) {
-    double instructions =
-        0; /* as NVIDIA's compiler makes them: 4 of a product alone, 11.4 of one with a sum of bytes */
-    bool quantizes = false;
-    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
-        const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
-        enum ingot_dtype from = ig_type_of(c->graph, n->in[0])->dtype;
-        bool computes = n->op == IG_OP_add || n->op == IG_OP_sub || n->op == IG_OP_mul;
-        quantizes |= n->op == IG_OP_round;
-        if (n->op == IG_OP_round) instructions += 2;
-        if (n->op == IG_OP_cast && from == INGOT_I32) instructions++;
-        if (n->op == IG_OP_cast && ingot_dtype_size(from) == 1) instructions += 1.5;
-        if (computes && from != INGOT_I32) instructions++; /* sums begin with what is added to them */
-    }
-    return quantizes ? 0.0085 * instructions : is_heavy(c) ? 0.093 : 0;
-}
-
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     struct ig_cuda_problem p = *(const struct ig_cuda_problem *)kernel->model.problem;
     p.batch = sizes[0];
@@ -221,7 +194,7 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .sm = c->target->sm,
                                   .streams = ig_target_can_stream(c->target),
                                   .warpgroups = ig_target_has_warpgroups(c->target),
-                                  .heavy = is_heavy(c),
+                                  .heavy = ig_cuda_contract_is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
                                   .mapped = can_map(s),
                                   .twin = c->has_twin,
@@ -785,14 +758,11 @@ static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     body->lanes = 32;
     body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
     emit_ahead(s, body, warp, lane);
-    const char *sums = s->g->scale_columns ? "" : "gemm::sums registers;\n";
-    if (s->g->scale_columns) {
-        ig_s_text(k, body, "gemm::sums registers;");
-        start_scales(s, body, "registers", num(s, 0));
-    }
+    ig_s_text(k, body, "gemm::sums registers;");
+    start_scales(s, body, "registers", num(s, 0));
     ig_s_text(k, body,
-              ig_format(k->job, "%sgemm::multiply(registers, @%u, @%u%s);", sums, (unsigned)tile,
-                        (unsigned)dim(s, s->c->depth), start_of(s)));
+              ig_format(k->job, "gemm::multiply(registers, @%u, @%u%s);", (unsigned)tile, (unsigned)dim(s, s->c->depth),
+                        start_of(s)));
     emit_own(s, body, warp, lane);
     s->c->ahead = NULL;
 }

@@ -90,6 +90,8 @@ double ig_cuda_contract_gemm_time(struct ig_contract *c);
 /* Nanoseconds per element in which a multiprocessor issues the epilogue's instructions; 0: few, which nothing waits for. Those of
  * quantised results (codegen/cuda/quantize.c) are counted, and weighed by a measured rate. */
 double ig_cuda_contract_issue(const struct ig_contract *c);
+/* Does the epilogue compute functions of many instructions? */
+bool ig_cuda_contract_is_heavy(const struct ig_contract *c);
 /* Estimated time of a candidate in microseconds. */
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *problem, const struct ig_cuda_gemm *gemm);
 

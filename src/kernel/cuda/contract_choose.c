@@ -105,6 +105,33 @@ static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     return (g->warpgroups ? 220 : 510) / ahead * (first < 1 ? 1 - first : 0);
 }
 
+bool ig_cuda_contract_is_heavy(const struct ig_contract *c) {
+    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
+        enum ig_op op = c->graph->nodes.at[c->region->nodes.at[i]].op;
+        if (op == IG_OP_erf || op == IG_OP_normcdf || op == IG_OP_tanh || op == IG_OP_exp || op == IG_OP_sigmoid ||
+            op == IG_OP_pow)
+            return true;
+    }
+    return false;
+}
+
+double ig_cuda_contract_issue(const struct ig_contract *c) {
+    /* As NVIDIA's compiler makes them: 4 of a product alone, 11.4 of one with a sum of bytes. */
+    double instructions = 0;
+    bool quantizes = false;
+    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
+        const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
+        enum ingot_dtype from = ig_type_of(c->graph, n->in[0])->dtype;
+        bool computes = n->op == IG_OP_add || n->op == IG_OP_sub || n->op == IG_OP_mul;
+        quantizes |= n->op == IG_OP_round;
+        if (n->op == IG_OP_round) instructions += 2;
+        if (n->op == IG_OP_cast && from == INGOT_I32) instructions++;
+        if (n->op == IG_OP_cast && ingot_dtype_size(from) == 1) instructions += 1.5;
+        if (computes && from != INGOT_I32) instructions++; /* sums begin with what is added to them */
+    }
+    return quantizes ? 0.0085 * instructions : ig_cuda_contract_is_heavy(c) ? 0.093 : 0;
+}
+
 /* Nanoseconds in which a multiprocessor scales and adds up the sums of a step: an instruction each, one more where each column has a
  * scale of its own, and two in the time of conversions of integers. Not fitted. */
 static double scaling(const struct ig_cuda_gemm *g) {
