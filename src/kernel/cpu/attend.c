@@ -21,7 +21,7 @@ struct block {
     enum ingot_dtype operand; /* of products: f32 or bf16 */
     int lanes, nr, mr;
     int tile_groups;                /* of both products, in bf16 */
-    int64_t step;                   /* keys that the second product takes at once, a power of two or a tile's */
+    int64_t step;                   /* keys that the second product takes at once: 1, or a tile's */
     int64_t rows;                   /* queries of a tile, a multiple of mr */
     int64_t depth, columns, panels; /* panels of values */
     ig_dim blocks;                  /* tiles of a head */

@@ -1,8 +1,10 @@
 #include "support/check/passes.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compile/options.h"
+#include "ir/eval/eval.h"
 #include "ir/text/print.h"
 #include "support/support.h"
 
@@ -28,4 +30,22 @@ struct ig_graph *passes_of_build(struct ig_graph *g, const struct ingot_build_op
         if (ig_pass_enabled(build, i)) g = ig_passes[i].run(g, options);
     }
     return g;
+}
+
+void assert_nearly_same(struct ig_graph *g, struct ig_graph *after, const struct ingot_tensor *inputs, double part,
+                        double least) {
+    struct ingot_tensor want, got;
+    ig_eval_graph(g->job, g, inputs, &want);
+    ig_eval_graph(g->job, after, inputs, &got);
+    assert_int_equal(ingot_tensor_elements(&got), ingot_tensor_elements(&want));
+    double most = 0;
+    for (int64_t i = 0; i < ingot_tensor_elements(&want); i++)
+        most = fmax(most, fabs(ig_load_f64(want.dtype, want.data, i)));
+    assert_true(most > least);
+    for (int64_t i = 0; i < ingot_tensor_elements(&want); i++) {
+        double a = ig_load_f64(want.dtype, want.data, i), b = ig_load_f64(got.dtype, got.data, i);
+        if (!(fabs(a - b) <= most * part)) fail_msg("element %d was %g, is %g", (int)i, a, b);
+    }
+    ig_eval_release(g->job, &want);
+    ig_eval_release(g->job, &got);
 }
