@@ -26,6 +26,28 @@ static inline double ig_contract_turns(int64_t units) {
     return (double)turns;
 }
 
+/* A division of the work into tiles, with its cost by the schedule's model: blocks of rows (or lines) of a chunk, panels of a
+ * group. */
+struct ig_tiling {
+    double cost;
+    int64_t chunk, group;
+    bool rows_first;
+};
+/* Inserts a tiling behind those that cost no more; if there are `most` already, drops the most expensive. */
+void ig_tilings_keep(struct ig_tiling *tilings, int *count, int most, const struct ig_tiling *t);
+
+/* While the blocks of a chunk pass over one step of a panel, the first ones prefetch a share each of the panel's next step. */
+struct ig_fetch {
+    int64_t blocks;             /* that prefetch; 0: none do */
+    int64_t rate;               /* of each, in bytes per element of depth */
+    int64_t stretches, stretch; /* see ig_micro */
+    int64_t share;              /* bytes from where a block begins to where the next does */
+};
+/* `line`: bytes of B per element of the depth. Of `chunk` blocks, at most `most` prefetch. `in_tiles`: for AMX. */
+struct ig_fetch ig_fetch_of(int64_t line, int64_t step, int64_t chunk, int64_t most, bool in_tiles);
+/* What the nth block begins with; the next step lies at `next` of B, whose elements have that many bytes. */
+ig_x ig_fetch_from(struct ig_contract *c, const struct ig_fetch *f, ig_x next, ig_x nth_block, int64_t element);
+
 /* An operand that can be read in place: unit stride along the depth (A, of c->operand), or along the columns or the depth
  * (B, of a type that micro-kernels convert). */
 struct ig_contract_view {

@@ -1,4 +1,6 @@
-/* The columns of a product: panels of B, the shape of the register block, the epilogue panel by panel. */
+/* The columns of a product: panels of B, the shape of the register block, tiles, prefetches, the epilogue panel by panel. */
+#include <string.h>
+
 #include "kernel/cpu/contract.h"
 
 static int64_t known(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
@@ -49,6 +51,42 @@ bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride) {
 int64_t ig_columns_copied_stride(const struct ig_columns *p, int64_t depth) {
     int64_t line = 64 / p->element;
     return ((depth + line - 1) / line | 1) * line;
+}
+
+void ig_tilings_keep(struct ig_tiling *tilings, int *count, int most, const struct ig_tiling *t) {
+    int at = *count;
+    while (at > 0 && tilings[at - 1].cost > t->cost)
+        at--;
+    if (at == most) return;
+    if (*count < most) ++*count;
+    memmove(tilings + at + 1, tilings + at, (size_t)(*count - 1 - at) * sizeof *tilings);
+    tilings[at] = *t;
+}
+
+static int64_t whole_lines(int64_t bytes, int64_t parts) {
+    int64_t lines = (bytes + 63) / 64;
+    return (lines + parts - 1) / parts * 64;
+}
+
+/* Tiles wait for memory more than for anything else. A core has few buffers for lines that it asks for itself; the second cache
+ * has more for those that it expects, but looks some lines ahead in each page only. So lines of all pages of a step are asked
+ * for in turns. */
+struct ig_fetch ig_fetch_of(int64_t line, int64_t step, int64_t chunk, int64_t most, bool in_tiles) {
+    enum { PAGE = 4096 };
+    struct ig_fetch f = {.blocks = chunk < most ? chunk : most};
+    f.rate = ((line + f.blocks - 1) / f.blocks + 3) / 4 * 4;
+    f.share = f.rate * step;
+    if (!in_tiles) return f;
+    f.stretches = step * line < PAGE ? 1 : step * line / PAGE;
+    f.stretch = whole_lines(step * line, f.stretches);
+    f.share = whole_lines(f.share, f.stretches);
+    return f;
+}
+
+ig_x ig_fetch_from(struct ig_contract *c, const struct ig_fetch *f, ig_x next, ig_x nth_block, int64_t element) {
+    /* What others ask for again is in the cache already. */
+    nth_block = ig_x_min(c->k, nth_block, ig_contract_int(c, f->blocks - 1));
+    return ig_x_add(c->k, next, ig_x_mul(c->k, nth_block, ig_contract_int(c, f->share / element)));
 }
 
 /* Columns of the last panel; nr if the number of columns is unknown. */

@@ -13,16 +13,7 @@
  * Neighbouring tile numbers share copied data: a tile copies its rows of A only if it is the first of its call or of
  * its chunk. Rows are divided evenly over blocks, so that no block works on rows that do not exist.
  */
-#include <string.h>
-
 #include "kernel/cpu/contract.h"
-
-/* A division of the work into tiles, with its cost by the model. */
-struct tiling {
-    double cost;
-    bool columns_first;
-    int64_t chunk, group; /* blocks per chunk, panels per group */
-};
 
 struct gemm {
     struct ig_contract *c;
@@ -38,6 +29,7 @@ struct gemm {
     bool columns_first;
     bool copy_a, copy_b;
     int64_t b_element; /* bytes per element of B in memory */
+    struct ig_fetch fetch;
     ig_dim lda;
     int a_buffer, b_buffer, c_buffer;
     int list_buffer; /* of quads (micro.h), or -1 */
@@ -129,8 +121,8 @@ static int64_t fitting_blocks(const struct gemm *s) {
 }
 
 /* The cheapest group size for chunks of that many blocks. */
-static struct tiling group_panels(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk) {
-    struct tiling best = {.columns_first = true, .chunk = chunk};
+static struct ig_tiling group_panels(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk) {
+    struct ig_tiling best = {.chunk = chunk};
     for (int64_t groups = 1; groups <= panels && groups <= 64; groups++) {
         int64_t group = s->copy_a ? (panels + groups - 1) / groups : 1;
         double cost = tiling_cost(s, blocks, panels, chunk, group);
@@ -141,39 +133,27 @@ static struct tiling group_panels(const struct gemm *s, int64_t blocks, int64_t 
     return best;
 }
 
-/* Inserts a tiling behind those that cost no more; if there are too many, drops the most expensive. */
-static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
-    enum { MOST = IG_CONTRACT_MOST_CHOICES / 2 };
-    int at = *count;
-    while (at > 0 && tilings[at - 1].cost > t->cost)
-        at--;
-    if (at == MOST) return;
-    if (*count < MOST) ++*count;
-    memmove(tilings + at + 1, tilings + at, (size_t)(*count - 1 - at) * sizeof *tilings);
-    tilings[at] = *t;
-}
-
 /* Lists the candidates and takes number c->choice; false if it is beyond the last. The loop order of choose_order comes
  * first, the other one after it. Columns first, with known sizes: chunks of blocks whose rows fit the second cache,
  * each with its best group size, cheapest first; with unknown sizes, one division that suits most. */
 static bool choose_tiles(struct gemm *s) {
-    struct tiling tilings[IG_CONTRACT_MOST_CHOICES];
+    struct ig_tiling tilings[IG_CONTRACT_MOST_CHOICES];
     int64_t fit = fitting_blocks(s), blocks = known(s, s->blocks.count, -1), panels = known(s, s->p.panels, -1);
     int64_t usual = s->copy_a ? 128 / s->p.nr + 1 : 1, last = 0;
-    struct tiling rows_first = {.columns_first = false, .chunk = 1, .group = usual};
+    struct ig_tiling rows_first = {.rows_first = true, .chunk = 1, .group = usual};
     int count = 0;
     if (!s->columns_first) tilings[count++] = rows_first;
-    if (blocks < 1 || panels < 1) tilings[count++] = (struct tiling){0, true, fit, usual};
+    if (blocks < 1 || panels < 1) tilings[count++] = (struct ig_tiling){.chunk = fit, .group = usual};
     for (int64_t chunks = 1; chunks <= blocks && chunks <= 64 && panels > 0; chunks++) {
         int64_t chunk = (blocks + chunks - 1) / chunks;
         if ((chunk > fit && chunks < blocks && chunks < 64) || chunk == last) continue;
-        struct tiling t = group_panels(s, blocks, panels, last = chunk);
-        keep(tilings, &count, &t);
+        struct ig_tiling t = group_panels(s, blocks, panels, last = chunk);
+        ig_tilings_keep(tilings, &count, IG_CONTRACT_MOST_CHOICES / 2, &t);
     }
     if (s->columns_first && !s->copy_b && !is_of_quads(s)) tilings[count++] = rows_first;
     s->c->choices = count;
     if (s->c->choice >= count) return false;
-    s->columns_first = tilings[s->c->choice].columns_first;
+    s->columns_first = !tilings[s->c->choice].rows_first;
     s->chunk_blocks = tilings[s->c->choice].chunk;
     s->group_panels = tilings[s->c->choice].group;
     return true;
@@ -276,33 +256,12 @@ static void make_buffers(struct gemm *s) {
 
 /* ---- The micro-kernel -------------------------------------------------------------------------------------------- */
 
-/* The blocks of a chunk that prefetch for the others: as many as there surely are, or usually. */
-static int64_t fetching_blocks(const struct gemm *s) {
+/* As many blocks prefetch as there surely are, or usually. Of quads, which are small, the processor fetches the next ones by
+ * itself, and prefetches would cost a tenth of the time. */
+static void choose_fetch(struct gemm *s) {
+    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || is_of_quads(s)) return;
     int64_t most = known(s, s->blocks.count, -1) < 0 ? 4 : 16;
-    return s->chunk_blocks < most ? s->chunk_blocks : most;
-}
-
-/* While the blocks of a chunk pass over one step of a panel, the first ones prefetch a share each of the panel's next step. Of
- * quads, which are small, the processor fetches the next ones by itself, and prefetches would cost a tenth of the time.
- * Returns this share in bytes per element of depth. */
-static int64_t fetch_rate(const struct gemm *s) {
-    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || is_of_quads(s)) return 0;
-    int64_t blocks = fetching_blocks(s), rate = (s->p.nr * s->b_element + blocks - 1) / blocks;
-    return (rate + 3) / 4 * 4;
-}
-
-/* Tiles wait for memory more than for anything else. A core has few buffers for lines that it asks for itself; the second cache
- * has more for those that it expects, but looks some lines ahead in each page only. So lines of all pages of a step are asked
- * for in turns. */
-static int64_t stretches(const struct gemm *s) {
-    enum { PAGE = 4096 };
-    int64_t pages = s->step * s->p.nr * s->b_element / PAGE;
-    return !s->p.tile_groups ? 0 : pages < 1 ? 1 : pages;
-}
-
-static int64_t whole_lines(int64_t bytes, int64_t parts) {
-    int64_t lines = (bytes + 63) / 64;
-    return (lines + parts - 1) / parts * 64;
+    s->fetch = ig_fetch_of(s->p.nr * s->b_element, s->step, s->chunk_blocks, most, s->p.tile_groups > 0);
 }
 
 static void make_micro(struct gemm *s) {
@@ -318,11 +277,10 @@ static void make_micro(struct gemm *s) {
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels from memory are prefetched by the preceding blocks, or else two kilobytes ahead of their use. */
-    micro.rate = fetch_rate(s);
-    if (micro.rate && stretches(s)) {
-        micro.stretches = stretches(s);
-        micro.stretch = whole_lines(s->step * s->p.nr * s->b_element, micro.stretches);
-    }
+    choose_fetch(s);
+    micro.rate = s->fetch.rate;
+    micro.stretches = s->fetch.stretches;
+    micro.stretch = s->fetch.stretch;
     if (s->columns_first && !s->copy_b && micro.rate == 0 && !micro.listed) micro.prefetch = 2048 / s->b_element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
     struct ig_micro list = {.kind = IG_MICRO_LIST, .name = "list", .dtype = s->c->dtype, .nr = s->p.nr};
@@ -349,15 +307,9 @@ static ig_x b_position(struct gemm *s, ig_x depth_at) {
 }
 
 static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_block) {
-    int64_t rate = fetch_rate(s);
-    if (rate == 0) return (struct ig_call_arg){-1, num(s, 0)}; /* not passed */
-    ig_x at = b_position(s, ig_x_add(s->k, depth_at, num(s, s->step)));
-    int64_t share = rate * s->step;
-    if (stretches(s)) share = whole_lines(share, stretches(s)); /* of each */
-    /* What others ask for again is in the cache already. */
-    nth_block = ig_x_min(s->k, nth_block, num(s, fetching_blocks(s) - 1));
-    at = ig_x_add(s->k, at, ig_x_mul(s->k, nth_block, num(s, share / s->b_element)));
-    return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], at};
+    ig_x next = b_position(s, ig_x_add(s->k, depth_at, num(s, s->step)));
+    ig_x from = ig_fetch_from(s->c, &s->fetch, next, nth_block, s->b_element);
+    return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], from};
 }
 
 /* ---- Taps beyond the image ---------------------------------------------------------------------------------------- */
@@ -441,7 +393,7 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, i
                                    {-1, first}};
     int count = 8;
     if (lists(s)) args[count++] = (struct ig_call_arg){s->list_buffer, num(s, 0)};
-    if (fetch_rate(s)) args[count++] = fetch_from(s, depth_at, nth);
+    if (s->fetch.rate) args[count++] = fetch_from(s, depth_at, nth);
     ig_s_call(k, body, "gemm", args, (uint32_t)count);
 }
 

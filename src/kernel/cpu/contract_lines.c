@@ -12,15 +12,8 @@
  * would fill the second cache, each block would fetch it from beyond: then the kernel's rows are steps, and all blocks of
  * the tile meet a step's part of the panel before the next is read. A step whose inputs all lie beyond the image is left out.
  */
-#include <string.h>
-
 #include "kernel/cpu/contract.h"
 
-/* A division of the work into tiles, with its cost by the model. */
-struct tiling {
-    double cost;
-    int64_t lines, panels;
-};
 enum { MOST_TILINGS = 6 };
 
 struct lines {
@@ -144,44 +137,33 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
 }
 
 /* The cheapest number of panels for that many lines. */
-static struct tiling choose_panels(const struct lines *s, int64_t lines) {
-    struct tiling best = {.lines = lines};
+static struct ig_tiling choose_panels(const struct lines *s, int64_t lines) {
+    struct ig_tiling best = {.chunk = lines};
     for (int64_t panels = 1; panels <= known(s, s->p.panels, 1); panels++) {
         double cost = tiling_cost(s, lines, panels);
         if (best.cost > 0 && cost >= best.cost) continue;
         best.cost = cost;
-        best.panels = panels;
+        best.group = panels;
     }
     return best;
 }
 
-/* Inserts a tiling behind those that cost no more; if there are too many, drops the most expensive. */
-static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
-    int at = *count;
-    while (at > 0 && tilings[at - 1].cost > t->cost)
-        at--;
-    if (at == MOST_TILINGS) return;
-    if (*count < MOST_TILINGS) ++*count;
-    memmove(tilings + at + 1, tilings + at, (size_t)(*count - 1 - at) * sizeof *tilings);
-    tilings[at] = *t;
-}
-
 /* Lists the candidates and takes number c->choice; false if it is beyond the last. */
 static bool choose_tiles(struct lines *s) {
-    struct tiling tilings[MOST_TILINGS + 1];
+    struct ig_tiling tilings[MOST_TILINGS + 1];
     int64_t height = known(s, s->out_height, 64);
     int count = 0;
     for (int64_t lines = s->together; lines < height + s->together; lines += s->together) {
         int64_t bytes = input_lines(s, lines) * s->line * s->p.element;
         if (lines > s->together && bytes > (s->copied ? s->p.second / 2 : s->p.second)) break;
-        struct tiling t = choose_panels(s, lines);
-        if (t.panels > 0) keep(tilings, &count, &t);
+        struct ig_tiling t = choose_panels(s, lines);
+        if (t.group > 0) ig_tilings_keep(tilings, &count, MOST_TILINGS, &t);
     }
-    if (count == 0) tilings[count++] = (struct tiling){0};
+    if (count == 0) tilings[count++] = (struct ig_tiling){0};
     s->c->choices = count;
     if (s->c->choice >= count) return false;
-    s->tile_lines = tilings[s->c->choice].lines;
-    s->tile_panels = tilings[s->c->choice].panels;
+    s->tile_lines = tilings[s->c->choice].chunk;
+    s->tile_panels = tilings[s->c->choice].group;
     struct ig_dims *dims = s->k->dims;
     s->line_groups = ig_dim_ceil_div(dims, s->out_height, constant(s, s->tile_lines));
     s->panel_groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->tile_panels));
