@@ -111,11 +111,11 @@ struct ig_machine ig_machine_of_cpu(uint64_t features, unsigned threads) {
         .cache_bytes = 2e6 * n,
         .step = 0.03,
         .turn = 0.03,
-        /* f16 and bf16 are widened, but for AMX; sums of bytes take two instructions for two products a lane without
-         * VNNI. An exponential takes about eight multiply-adds. */
+        /* f16 and bf16 are widened, but for AMX, where an f32 product is six of bf16 (codegen/c/gemm_parts.c); sums of bytes
+         * take two instructions for two products a lane without VNNI. An exponential takes about eight multiply-adds. */
         .rate = {[IG_UNIT_F64] = f32 / 2,
-                 [IG_UNIT_F32] = f32,
-                 [IG_UNIT_TF32] = f32,
+                 [IG_UNIT_F32] = f32 * (amx ? 14 / 6.0 : 1),
+                 [IG_UNIT_TF32] = f32 * (amx ? 14 / 6.0 : 1),
                  [IG_UNIT_F16] = f32,
                  [IG_UNIT_BF16] = f32 * (amx ? 14 : 1),
                  [IG_UNIT_I8] = f32 * (amx    ? 28

@@ -9,6 +9,11 @@
 #include "ir/target.h"
 #include "ir/type.h"
 
+enum {
+    IG_MICRO_PIECE = 32,
+    IG_MICRO_PIECE_ELEMENTS = 3 * 32 * 32
+}; /* of operands in parts: steps of the depth, and bf16 */
+
 enum ig_micro_kind {
     /*
      * void NAME(long rows, long vectors, const A *a, long lda, const H *b, T *c, long k, long first[, const T *next])
@@ -20,9 +25,25 @@ enum ig_micro_kind {
      * r%group*lda. With `rate`, that many bytes at `next` are prefetched per step of k, since they are needed soon; with
      * `stretches`, a line of each stretch in turns.
      *
-     * If it is `listed`, `first` is followed by what IG_MICRO_LIST has made of b.
+     * If it is `listed`, `first` is followed by what IG_MICRO_LIST has made of b. With `parts`, both a and b are what
+     * IG_MICRO_ROW_PARTS and IG_MICRO_COLUMN_PARTS have made of f32, and lda is not used.
      */
     IG_MICRO_GEMM,
+    /*
+     * void NAME(long rows, const float *from, long ld, void *to, long k)
+     *
+     * A block of A, element p of row r at from[r*ld + p], as tiles of AMX that hold the f32 as sums of three bf16: for each
+     * IG_MICRO_PIECE of the depth, filled up with zeros, IG_MICRO_PIECE_ELEMENTS: the first 16 rows and the last 16, of these
+     * each part by itself. From 16 to 32 rows, of which the last 16 are left out if there are 16.
+     */
+    IG_MICRO_ROW_PARTS,
+    /*
+     * void NAME(const float *from, void *to, long k)
+     *
+     * A panel of B, element p of column j at from[p*NR + j], likewise: each part with pairs of steps together, as
+     * IG_MICRO_GEMM says.
+     */
+    IG_MICRO_COLUMN_PARTS,
     /*
      * void NAME(const i8 *b, long k, unsigned short *list)
      *
@@ -118,6 +139,7 @@ struct ig_micro {
     int together;                /* GEMM: 4 if A is u8, H i8 and T i32; 2 if A and H are bf16 and T f32,
                                     with AVX512-BF16, or if A is i16, H i8 and T i32; else 0 */
     bool wide;                   /* GEMM of i16: H is i16 too */
+    bool parts;                  /* GEMM with tiles: products of f32 by their parts in bf16 */
     bool listed;                 /* GEMM of u8 without VNNI: see above */
     int tile_groups;             /* GEMM with AMX: `rows` from 16 to 32 are done by tiles, which take so many times
                                     `together` steps of the depth at once; k is a multiple of these. Else 0 */

@@ -95,6 +95,8 @@ void ig_c_micro_interleave(const struct ig_micro *m, struct ig_text *text) {
 void ig_c_micro(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text) {
     switch (micro->kind) {
     case IG_MICRO_GEMM: ig_c_micro_gemm(micro, target, text); break;
+    case IG_MICRO_ROW_PARTS: ig_c_micro_row_parts(micro, text); break;
+    case IG_MICRO_COLUMN_PARTS: ig_c_micro_column_parts(micro, text); break;
     case IG_MICRO_LIST: ig_c_micro_list(micro, target, text); break;
     case IG_MICRO_PACK: ig_c_micro_pack(micro, target, text); break;
     case IG_MICRO_INTERLEAVE: ig_c_micro_interleave(micro, text); break;

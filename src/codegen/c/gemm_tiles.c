@@ -40,7 +40,7 @@ static void print_configuration(const struct ig_micro *m, struct ig_text *text) 
 }
 
 /* Prefetches what is due in a step, into the second cache: a line of each stretch in turns. */
-static void print_fetches(const struct ig_micro *m, struct ig_text *text) {
+void ig_c_micro_tile_fetches(const struct ig_micro *m, struct ig_text *text) {
     if (!m->rate) return;
     int64_t lines = (m->rate * m->tile_groups * m->together + LINE - 1) / LINE;
     ig_text_printf(text,
@@ -84,7 +84,7 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "        %s_add(%d, 5, %d);\n", n, 2 + v, 6 + v);
     }
-    print_fetches(m, text);
+    ig_c_micro_tile_fetches(m, text);
     ig_text_add(text, "    }\n");
     if (m->segments > 1)
         ig_text_printf(text, "    a += %lld;\n    low += %lld;\n    b += k * %d;\n    }\n", (long long)m->jump,
@@ -99,7 +99,7 @@ void ig_c_micro_tiles(const struct ig_micro *m, struct ig_text *text) {
     print_configuration(m, text);
     for (int halves = 1; halves <= 2; halves++)
         for (int v = 1; v <= 2; v++)
-            if (m->vectors >> v & 1) print_block(m, halves, v, text);
+            if (m->vectors >> v & 1) (m->parts ? ig_c_micro_parts_block : print_block)(m, halves, v, text);
 }
 
 void ig_c_micro_tiles_dispatch(const struct ig_micro *m, struct ig_text *text) {

@@ -39,6 +39,11 @@ void ig_c_micro_quads_walk(const struct ig_micro *micro, const struct ig_target 
  * in NAME where there are rows enough. */
 void ig_c_micro_tiles(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_tiles_dispatch(const struct ig_micro *micro, struct ig_text *text);
+void ig_c_micro_tile_fetches(const struct ig_micro *micro, struct ig_text *text);
+/* A function NAME_tiles_... of operands in parts. */
+void ig_c_micro_parts_block(const struct ig_micro *micro, int halves, int vectors, struct ig_text *text);
+void ig_c_micro_row_parts(const struct ig_micro *micro, struct ig_text *text);
+void ig_c_micro_column_parts(const struct ig_micro *micro, struct ig_text *text);
 void ig_c_micro_list(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_narrow(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_widen(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);

@@ -117,6 +117,8 @@ void ig_cuda_micro(const struct ig_micro *micro, const struct ig_target *target,
     case IG_MICRO_GROUPED:
     case IG_MICRO_DEPTHWISE_DOTS:
     case IG_MICRO_INTERLEAVE:
+    case IG_MICRO_ROW_PARTS:
+    case IG_MICRO_COLUMN_PARTS:
     case IG_MICRO_LIST:
     case IG_MICRO_WIDEN:
     case IG_MICRO_NARROW: break; /* of schedules for CPUs alone */

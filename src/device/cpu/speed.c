@@ -154,7 +154,7 @@ static void measure_products(struct ig_pool *pool, char *results, uint64_t featu
     for (uint32_t i = 0; i < n; i++) /* a thread in whose place another one did its tile has no time */
         rate += times[apart * i] ? 1e3 * done / (double)times[apart * i] : 0;
     if (rate == 0) return;
-    const double faster = rate / m->rate[IG_UNIT_F32];
+    const double faster = 2 * rate / m->rate[IG_UNIT_SIMPLE];
     for (int u = 0; u < IG_UNIT_COUNT; u++)
         m->rate[u] *= faster;
 }

@@ -8,6 +8,7 @@
 #include "kernel/family/contract.h"
 
 /* The schedules; see kernel/family/contract.h. */
+bool ig_contract_parts(struct ig_contract *c); /* f32 on AMX */
 bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);

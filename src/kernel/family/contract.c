@@ -57,8 +57,13 @@ static struct ig_kernel *take(struct asked *a, const ig_contract_schedule *sched
 /* Plain code is the fallback if no schedule applies, and the answer to IG_CHOICE_PLAIN. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, const struct ig_sizes *at, int choice) {
-    static const ig_contract_schedule cpu[] = {ig_contract_depthwise_dots, ig_contract_depthwise, ig_contract_lines,
-                                               ig_contract_blocks,         ig_contract_gemm,      NULL};
+    static const ig_contract_schedule cpu[] = {ig_contract_depthwise_dots,
+                                               ig_contract_depthwise,
+                                               ig_contract_parts,
+                                               ig_contract_lines,
+                                               ig_contract_blocks,
+                                               ig_contract_gemm,
+                                               NULL};
     static const ig_contract_schedule cuda[] = {
         ig_cuda_contract_depthwise, ig_cuda_contract_taps, ig_cuda_contract_small,      ig_cuda_contract_patch_first,
         ig_cuda_contract_blocks,    ig_cuda_contract_gemm, ig_cuda_contract_patch_last, NULL};
