@@ -63,12 +63,13 @@ static struct ig_stmt *loop(struct parts *s, struct ig_stmt *body, enum ig_for_k
     return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
 }
 
-static int64_t pieces(int64_t depth) {
-    return (depth + IG_MICRO_PIECE - 1) / IG_MICRO_PIECE;
+/* How many units of so many cover n. */
+static int64_t covering(int64_t n, int64_t unit) {
+    return (n + unit - 1) / unit;
 }
 
-static int64_t blocks_of(int64_t rows) {
-    return (rows + BLOCK - 1) / BLOCK;
+static int64_t pieces(int64_t depth) {
+    return covering(depth, IG_MICRO_PIECE);
 }
 
 /* ---- Does it apply? ---------------------------------------------------------------------------------------------- */
@@ -110,14 +111,12 @@ static void choose_cut(struct parts *s) {
 static bool pays(const struct parts *s) {
     enum { THREADS = 2 };
     int64_t rows = known(s, s->c->rows, USUAL_BLOCKS * BLOCK), columns = known(s, s->c->columns, 0);
-    double blocks = (double)blocks_of(rows), halves = (double)((rows + BLOCK / 2 - 1) / (BLOCK / 2));
-    double panels = (double)((columns + BLOCK - 1) / BLOCK),
-           vectors = (double)((columns + BLOCK / 2 - 1) / (BLOCK / 2)) / 2;
-    double fit = (double)fitting_blocks(s), usual = fit < USUAL_BLOCKS ? fit : USUAL_BLOCKS,
-           chunk = blocks < usual ? blocks : usual;
-    double tiles = vectors * BY_TILES * blocks + (halves < 2 * blocks ? vectors * (BY_HALF - BY_TILES) : 0);
-    double divided = DIVIDE * panels * blocks / chunk +
-                     (DIVIDE + (s->view.buffer < 0 ? COPY_ROWS : 0)) * blocks * (panels < THREADS ? 1 : THREADS);
+    int64_t blocks = covering(rows, BLOCK), panels = covering(columns, BLOCK), fit = fitting_blocks(s);
+    int64_t chunks = covering(blocks, fit < USUAL_BLOCKS ? fit : USUAL_BLOCKS), halves = covering(rows, BLOCK / 2);
+    double vectors = (double)covering(columns, BLOCK / 2) / 2;
+    double tiles = vectors * (double)(BY_TILES * blocks + (halves < 2 * blocks ? BY_HALF - BY_TILES : 0));
+    double divided = (double)(DIVIDE * panels * chunks) + (double)((DIVIDE + (s->view.buffer < 0 ? COPY_ROWS : 0)) *
+                                                                   blocks * (panels < THREADS ? 1 : THREADS));
     double depth = (double)(pieces(s->depth) * IG_MICRO_PIECE) / (double)s->depth;
     return (tiles + divided) * depth < 0.9 * BY_VECTORS * (double)rows / BLOCK * vectors;
 }
