@@ -342,6 +342,7 @@ static void bench_layer(struct ig_job *job, const struct settings *s, const stru
                                .dims = dims,
                                .n_dims = kernel->dims.count,
                                .tiles = number(g, kernel->tiles),
+                               .whole = kernel->whole,
                                .scratch = (size_t)number(g, kernel->scratch_bytes)};
     double time = fastest(job, s, &code, &launch);
     printf("%-32s %9.1f us %7.1f GF/s %5.1f%%   %lld tiles; %s\n", l->name, 1e6 * time, 1e-9 * flops / time,

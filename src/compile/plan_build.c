@@ -652,6 +652,7 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
         kernels[i].waits = ig_target_has_early_start(set->target);
         kernels[i].lasting = (uint32_t)k->kernel->lasting;
         kernels[i].turn = (uint32_t)k->kernel->turn;
+        kernels[i].whole = k->kernel->whole;
         kernels[i].n_maps = (uint32_t)k->kernel->n_maps;
         memcpy(kernels[i].maps, k->kernel->maps, sizeof kernels[i].maps);
         if (!k->kernel->library) continue;

@@ -47,6 +47,7 @@ struct ig_launch {
      * block per tile. */
     uint32_t lasting;
     uint32_t turn;        /* CPU: tiles of a turn, which begins when the one before has ended; 0: there are no turns */
+    bool whole;           /* CPU: each worker does its tiles (of a turn) in one call */
     size_t scratch;       /* bytes per worker */
     uint32_t max_workers; /* more would not pay for its work; 0: no limit */
     /* CUDA: a library call instead of a kernel. `buffers` are its operands and `dims` its sizes, in the numbers that

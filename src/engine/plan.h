@@ -156,6 +156,10 @@ struct ig_plan_kernel {
     struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* entries from n_maps on are zero */
     /* CPU: tiles of a turn: a turn begins when the one before has ended, and sees what that one wrote; 0: no turns. */
     uint32_t turn;
+    /* CPU: 1: what a worker does of the kernel (or of a turn) it does in one call, since the tiles of a call share work; 0: it may
+     * do it in several, and give some away. */
+    uint32_t whole;
+    uint32_t reserved;
 };
 
 /* The engine's main plan, or a body of control flow. A body's tensors are its inputs and outputs. All subplans share

@@ -42,6 +42,7 @@ struct ig_kernel {
     ig_dim tiles;                   /* the number of tiles */
     ig_dim scratch_bytes;           /* bytes per thread */
     int turn;                       /* CPU: tiles of a turn, see engine/plan.h; 0: no turns */
+    bool whole;                     /* CPU: a worker does its tiles in one call, see engine/plan.h */
     int threads;                    /* CUDA: threads per block, which does one tile at a time; CPU: 0 */
     int shared_bytes;               /* CUDA: bytes of dynamic shared memory per block */
     /* CUDA, sm_90 and up: blocks per cluster. `tiles` is a multiple of it, and the grid must be. 0: no clusters. */

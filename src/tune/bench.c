@@ -228,6 +228,7 @@ static void compute_sizes(struct ig_job *job, void *argument) {
     for (uint32_t i = 0; i < k->dims.count; i++)
         z->out->dims[i] = ig_sizes_of(sizes, job, k->dims.at[i]);
     z->out->launch.turn = (uint32_t)k->turn;
+    z->out->launch.whole = k->whole;
     z->out->launch.tiles = ig_sizes_of(sizes, job, k->tiles);
     z->out->launch.scratch = (size_t)ig_sizes_of(sizes, job, k->scratch_bytes);
 }

@@ -157,8 +157,8 @@ static enum ingot_status submit(struct ig_device *device, struct ig_stream *stre
 }
 
 /* Divides an item among workers. `worth`: how many workers its work would pay for; if that far exceeds the pool, the
- * work is long enough to pay for load balancing. */
-static void divide(const struct ig_device *device, struct ig_pool_item *item, uint64_t worth) {
+ * work is long enough to pay for load balancing, unless a worker's part must stay `whole`. */
+static void divide(const struct ig_device *device, struct ig_pool_item *item, uint64_t worth, bool whole) {
     uint64_t size = ig_pool_size(pool_of(device)), tiles = item->tiles > 0 ? (uint64_t)item->tiles : 0;
     if (item->turn > 0 && tiles > (uint64_t)item->turn) { /* the work is that of all turns */
         worth = worth / (tiles / (uint64_t)item->turn);
@@ -170,7 +170,7 @@ static void divide(const struct ig_device *device, struct ig_pool_item *item, ui
     uint64_t chunks = worth / workers;
     item->workers = (uint32_t)workers;
     if (chunks > MAX_CHUNKS) chunks = MAX_CHUNKS;
-    item->chunks = chunks < MIN_CHUNKS || item->turn > 0 ? 1 : (uint32_t)chunks; /* turns are short */
+    item->chunks = chunks < MIN_CHUNKS || item->turn > 0 || whole ? 1 : (uint32_t)chunks; /* turns are short */
 }
 
 static void copy_tiles(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
@@ -188,7 +188,7 @@ static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream
                                 .buffers = buffers,
                                 .dims = dims,
                                 .tiles = (int64_t)(size / COPY_PIECE + (size % COPY_PIECE != 0))};
-    divide(device, &item, size / COPY_PER_WORKER);
+    divide(device, &item, size / COPY_PER_WORKER, false);
     return submit(device, stream, &item, 2, 1, error);
 }
 
@@ -208,7 +208,7 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
                                 .dims = launch->dims,
                                 .tiles = launch->tiles,
                                 .turn = launch->turn};
-    divide(device, &item, launch->max_workers ? launch->max_workers : UINT32_MAX);
+    divide(device, &item, launch->max_workers ? launch->max_workers : UINT32_MAX, launch->whole);
     return submit(device, stream, &item, launch->n_buffers, launch->n_dims, error);
 }
 

@@ -95,6 +95,7 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, const struct ig_f
                                       .tiles = (int64_t)tiles,
                                       .lasting = kernel->lasting,
                                       .turn = kernel->turn,
+                                      .whole = kernel->whole != 0,
                                       .scratch = scratch,
                                       .max_workers = worthwhile_workers(env, plan_step)};
     if (scratch > env->scratch) env->scratch = scratch;

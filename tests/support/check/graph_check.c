@@ -393,6 +393,7 @@ static void run_region(struct ig_job *job, struct run *run, struct checked *c, u
                                .n_maps = (uint32_t)kernel->n_maps,
                                .lasting = (uint32_t)kernel->lasting,
                                .turn = (uint32_t)kernel->turn,
+                               .whole = kernel->whole,
                                .tiles = size_of(c, c->graph, kernel->tiles),
                                .scratch = (size_t)size_of(c, c->graph, kernel->scratch_bytes)};
     struct ingot_error error;
@@ -494,7 +495,7 @@ static bool launches_alike(const struct checked *a, const struct checked *b, uin
     return a->sources[r] == b->sources[r] && x->threads == y->threads && x->shared_bytes == y->shared_bytes &&
            x->n_maps == y->n_maps &&
            (x->n_maps == 0 || !memcmp(x->maps, y->maps, (size_t)x->n_maps * sizeof *x->maps)) &&
-           x->lasting == y->lasting && x->turn == y->turn &&
+           x->lasting == y->lasting && x->turn == y->turn && x->whole == y->whole &&
            size_of(a, a->graph, x->tiles) == size_of(b, b->graph, y->tiles);
 }
 

@@ -115,9 +115,9 @@ static const struct ig_plan_demand demands[] = {
     {ONE, FOUR_BATCH, FOUR_BATCH, {0}, ONE},
 };
 static const struct ig_plan_kernel kernels[] = {
-    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0},
-    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 1, 1, {{1, 1, 0, 1, 64, 128, .element = 2}}, 0},
-    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0, 0, {{0}}, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0, 0, 0},
+    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 1, 1, {{1, 1, 0, 1, 64, 128, .element = 2}}, 0, 0, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0, 0, {{0}}, 0, 0, 0},
 };
 static const struct ig_library_call calls[] = {
     {IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT, 2, 0, 1, 2, NONE, 3, NONE, 0.5F, INGOT_F16, INGOT_F16, INGOT_F32, 0, 1, 0,
