@@ -46,17 +46,17 @@ static void build(struct ig_graph *g, const void *argument) {
 }
 
 static const struct product products[] = {
-    {2, 2, {64, 96}, {96, 128}, .constant = true},
-    {2, 2, {33, 97}, {97, 500}, .constant = true, .bias = true},
-    {2, 2, {197, 200}, {200, 81}, .constant = true, .bias = true, .prologue = true},
-    {2, 2, {48, 33}, {33, 600}, .constant = true},
-    {2, 2, {100, 300}, {300, 48}, .constant = true, .bias = true},
+    {2, 2, {64, 256}, {256, 192}, .constant = true},
+    {2, 2, {61, 511}, {511, 500}, .constant = true, .bias = true},
+    {2, 2, {197, 287}, {287, 270}, .constant = true, .bias = true, .prologue = true},
+    {2, 2, {47, 511}, {511, 600}, .constant = true},
+    {2, 2, {127, 349}, {349, 176}, .constant = true, .bias = true},
     {2, 2, {129, 2305}, {2305, 224}, .constant = true}, /* in cuts */
-    {3, 3, {3, 93, 190}, {3, 190, 185}, .bias = false},
-    {3, 3, {2, 64, 100}, {2, 99, 100}, .transposed = true},
-    {3, 2, {-1, -2, 200}, {200, 150}, .constant = true, .bias = true},
-    {3, 2, {-1, -2, 200}, {200, 150}, .constant = true, .prologue = true},
-    {3, 2, {-1, -2, 2400}, {2400, 100}, .constant = true, .bias = true},
+    {3, 3, {3, 96, 287}, {3, 287, 260}, .bias = false},
+    {3, 3, {2, 64, 256}, {2, 257, 256}, .transposed = true},
+    {3, 2, {-1, -2, 250}, {250, 150}, .constant = true, .bias = true},
+    {3, 2, {-1, -2, 250}, {250, 290}, .constant = true, .prologue = true},
+    {3, 2, {-1, -2, 2400}, {2400, 176}, .constant = true, .bias = true},
 };
 
 /* The same sizes of the symbols for all: many rows, fewer than a tile's, one, and a tile's. */
@@ -85,9 +85,9 @@ static void test_products(void **state) {
 static void test_magnitudes(void **state) {
     (void)state;
     static const struct product extremes[] = {
-        {2, 2, {64, 96}, {96, 128}, .constant = true, .scale_a = 3.4028234e38, .scale_b = 1e-25},
-        {2, 2, {64, 96}, {96, 128}, .constant = true, .scale_a = 1e-25, .scale_b = 3.4028234e38},
-        {2, 2, {64, 96}, {96, 128}, .constant = true, .scale_a = 1e-28, .scale_b = 1e28},
+        {2, 2, {64, 256}, {256, 192}, .constant = true, .scale_a = 3.4028234e38, .scale_b = 1e-25},
+        {2, 2, {64, 256}, {256, 192}, .constant = true, .scale_a = 1e-25, .scale_b = 3.4028234e38},
+        {2, 2, {64, 256}, {256, 192}, .constant = true, .scale_a = 1e-28, .scale_b = 1e28},
     };
     for (int i = 0; i < COUNT(extremes); i++) {
         snprintf(names[i], sizeof names[i], "magnitudes %d", i);
@@ -99,8 +99,8 @@ static void test_magnitudes(void **state) {
 static void test_convolutions(void **state) {
     (void)state;
     static const struct conv convs[] = {
-        {PLANE(1, 14, 15, 64, 128, 1, 1, 0), .bias = true, .relu = true},
-        {PLANE(2, 13, 13, 140, 200, 1, 2, 0), .bias = true},
+        {PLANE(1, 14, 15, 256, 128, 1, 1, 0), .bias = true, .relu = true},
+        {PLANE(2, 21, 21, 140, 260, 1, 2, 0), .bias = true},
         {PLANE(1, 15, 17, 64, 196, 3, 2, 1), .residual = true},
         {PLANE(-1, 8, -2, 100, 200, 3, 2, 1), .bias = true, .relu = true},
     };
@@ -113,18 +113,12 @@ static void test_convolutions(void **state) {
 
 /* ---- Where it is chosen -------------------------------------------------------------------------------------------------- */
 
-static const struct {
-    struct product product;
-    bool parts;
-} choices[] = {
-    {{2, 2, {64, 96}, {96, 128}, .constant = true}, true},
-    {{2, 2, {129, 2305}, {2305, 224}, .constant = true}, true},
-    {{3, 3, {3, 93, 190}, {3, 190, 185}, .constant = false}, true},
-    {{3, 2, {-1, -2, 200}, {200, 150}, .constant = true}, true}, /* rows may be many */
-    {{2, 2, {31, 96}, {96, 128}, .constant = true}, false},      /* and cannot be */
-    {{2, 2, {64, 96}, {96, 16}, .constant = true},
-     false}, /* dividing the rows would take longer than multiplying them */
-    {{2, 2, {64, 4}, {4, 128}, .constant = true}, false}, /* tiles would be empty */
+/* Products that vectors do. */
+static const struct product others[] = {
+    {2, 2, {31, 400}, {400, 512}, .constant = true}, /* too few rows */
+    {2, 2, {64, 200}, {200, 16}, .constant = true},  /* dividing the rows would take longer than multiplying them */
+    {2, 2, {64, 4}, {4, 512}, .constant = true},     /* tiles would be empty */
+    {2, 2, {64, 96}, {96, 128}, .constant = true},   /* little work for each sum */
 };
 
 static const struct ig_kernel *only_kernel(struct ig_job *job, const struct product *product,
@@ -141,10 +135,11 @@ static void check_choices(struct ig_job *job, void *argument) {
     (void)argument;
     static const struct ig_target amx = {.isa = IG_ISA_AMX, .vector_bytes = 64, .vector_registers = 32, .vnni = true},
                                   v4 = {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32};
-    for (int i = 0; i < COUNT(choices); i++) {
-        const char *with = only_kernel(job, &choices[i].product, &amx)->tactic;
-        const char *without = only_kernel(job, &choices[i].product, &v4)->tactic;
-        if ((strstr(with, "of three parts") != NULL) != choices[i].parts) fail_msg("product %d on AMX: %s", i, with);
+    for (int i = 0; i < COUNT(products) + COUNT(others); i++) {
+        bool in_parts = i < COUNT(products);
+        const struct product *p = in_parts ? &products[i] : &others[i - COUNT(products)];
+        const char *with = only_kernel(job, p, &amx)->tactic, *without = only_kernel(job, p, &v4)->tactic;
+        if ((strstr(with, "of three parts") != NULL) != in_parts) fail_msg("product %d on AMX: %s", i, with);
         if (strstr(without, "parts")) fail_msg("product %d on AVX-512: %s", i, without);
     }
 }

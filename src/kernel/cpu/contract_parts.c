@@ -13,12 +13,12 @@
 #include "kernel/cpu/contract.h"
 
 enum {
-    BLOCK = 32,          /* rows of a block */
-    FEW = 16,            /* rows of a tile; fewer are multiplied by vectors */
-    BYTES = 3 * 2,       /* of an element in parts */
-    SECOND = 1280 << 10, /* bytes of the second cache for the rows of a chunk */
-    USUAL_BLOCKS = 4,    /* of a chunk */
-    USUAL_PANELS = 6,    /* of a group: a thread takes a few tiles at a time, and divides their rows for each time */
+    BLOCK = 32,                /* rows of a block */
+    FEW = 16,                  /* rows of a tile; fewer are multiplied by vectors */
+    BYTES = 3 * 2,             /* of an element in parts */
+    SECOND = 1280 << 10,       /* bytes of the second cache for the rows of a chunk */
+    USUAL_BLOCKS = 4,          /* of a chunk */
+    USUAL_PANELS = 6,          /* of a group, where each tile divides its rows */
     STEP = 3 * IG_MICRO_PIECE, /* a step's parts of a panel and of a block take the first cache */
     MOST_TILINGS = 6,
 };
@@ -26,6 +26,8 @@ enum {
 /* What 32 rows, columns and steps of the depth take, in nanoseconds on a Xeon with AMX: products by vectors and by tiles, of blocks of 32
  * rows and of 16, and dividing operands into parts. Only their ratios matter. */
 enum { BY_VECTORS = 336, BY_TILES = 165, BY_HALF = 85, DIVIDE = 125, COPY_ROWS = 100 };
+/* Beyond that for the sums of a block and a panel, which leave the first cache before they are stored. */
+enum { SUMS = 150 };
 
 struct parts {
     struct ig_contract *c;
@@ -117,15 +119,15 @@ static bool pays(const struct parts *s) {
     double tiles = vectors * (double)(BY_TILES * blocks + (halves < 2 * blocks ? BY_HALF - BY_TILES : 0));
     double divided = (double)(DIVIDE * panels * chunks) + (double)((DIVIDE + (s->view.buffer < 0 ? COPY_ROWS : 0)) *
                                                                    blocks * (panels < THREADS ? 1 : THREADS));
-    double depth = (double)(pieces(s->depth) * IG_MICRO_PIECE) / (double)s->depth;
-    return (tiles + divided) * depth < 0.9 * BY_VECTORS * (double)rows / BLOCK * vectors;
+    double times = (double)pieces(s->depth), alone = BY_VECTORS * (double)s->depth / IG_MICRO_PIECE;
+    return (tiles + divided) * times + SUMS * vectors * (double)blocks < 0.9 * alone * (double)rows / BLOCK * vectors;
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static double tiling_cost(const struct parts *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
-    double products = (double)chunk * (double)group * BY_TILES, divided = (double)(group + chunk);
+    double products = (double)chunk * (double)group * BY_TILES, divided = (double)(one_cut(s) ? group : group + chunk);
     return (products + divided * DIVIDE) * ig_contract_turns(tiles);
 }
 
@@ -137,7 +139,10 @@ static bool choose_tiles(struct parts *s) {
     int count = 0;
     if (blocks < 1)
         ig_tilings_keep(tilings, &count, MOST_TILINGS,
-                        &(struct ig_tiling){.chunk = fit, .group = panels < USUAL_PANELS ? panels : USUAL_PANELS});
+                        &(struct ig_tiling){.chunk = fit,
+                                            .group = one_cut(s)              ? 1
+                                                     : panels < USUAL_PANELS ? panels
+                                                                             : USUAL_PANELS});
     for (int64_t chunks = 1; chunks <= blocks && chunks <= 64; chunks++) {
         int64_t chunk = (blocks + chunks - 1) / chunks;
         if ((chunk > fit && chunks < blocks && chunks < 64) || chunk == last) continue;
@@ -404,6 +409,7 @@ bool ig_contract_parts(struct ig_contract *c) {
     if (!choose(&s)) return true;
     make_buffers(&s);
     make_micros(&s);
+    c->kernel->whole = true; /* rows are divided once for all tiles of a call */
     c->kernel->tactic = tactic(&s);
     c->kernel->tiles = ig_dim_mul(dims, c->batch, ig_dim_mul(dims, s.chunks, s.groups));
     ig_x tile, rest;
