@@ -4,7 +4,7 @@
  *
  *     AMD EPYC 7B13, 2 threads: multiply-adds 102400, cache 148000, memory 27000
  *
- * in multiply-adds of f32 and bytes per microsecond. Whoever measures something faster adds a line. Lines that make no sense
+ * in multiply-adds of f32 by vectors and bytes per microsecond. Whoever measures something faster adds a line. Lines that make no sense
  * are skipped, and those that begin with "f32", which earlier versions wrote and measured wrongly.
  */
 #include "api/machines.h"
@@ -66,15 +66,20 @@ static struct known find(const char *path, const char *name) {
     return best;
 }
 
+/* Multiply-adds of f32 by vectors; tiles may do more. */
+static double multiply_adds(const struct ig_machine *m) {
+    return m->rate[IG_UNIT_SIMPLE] / 2;
+}
+
 /* Is the machine faster than what is known, by more than measurements differ? */
 static bool is_faster(const struct ig_machine *m, const struct known *k) {
     const double more = 1.02;
-    return m->rate[IG_UNIT_F32] > more * k->f32 || m->cache > more * k->cache || m->memory > more * k->memory;
+    return multiply_adds(m) > more * k->f32 || m->cache > more * k->cache || m->memory > more * k->memory;
 }
 
 /* All rates of products and arithmetic follow from that of f32. */
 static void raise_rates(struct ig_machine *m, const struct known *k) {
-    double faster = larger(k->f32 / m->rate[IG_UNIT_F32], 1);
+    double faster = larger(k->f32 / multiply_adds(m), 1);
     for (int u = 0; u < IG_UNIT_COUNT; u++)
         m->rate[u] *= faster;
     m->cache = larger(m->cache, k->cache);
@@ -84,7 +89,7 @@ static void raise_rates(struct ig_machine *m, const struct known *k) {
 /* In one write, so that processes that measure at the same time do not mix their lines. */
 static void add(const char *path, const char *name, const struct ig_machine *m) {
     char line[LONGEST + 100];
-    int length = snprintf(line, sizeof line, "%s" FIGURES, name, m->rate[IG_UNIT_F32], m->cache, m->memory);
+    int length = snprintf(line, sizeof line, "%s" FIGURES, name, multiply_adds(m), m->cache, m->memory);
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return;
     ssize_t written = write(fd, line, (size_t)length);

@@ -45,6 +45,8 @@ enum ig_expect_kind {
     IG_EXPECT_CPU_WINDOW,
     IG_EXPECT_CPU_ATTEND,
     IG_EXPECT_CPU_SCAN,
+    IG_EXPECT_CPU_TILES, /* products by AMX */
+    IG_EXPECT_CPU_PARTS, /* of f32, likewise */
     IG_EXPECT_KINDS
 };
 /* "rows side by side" */
@@ -53,11 +55,11 @@ const char *ig_expect_kind_name(enum ig_expect_kind kind);
 /* What the time depends on. Per tile: see struct ig_cuda_walk. Bytes of the whole kernel. */
 struct ig_expect {
     enum ig_expect_kind kind;
-    bool first;                      /* of a run: its operands are not in the cache, and nothing hides its start */
-    double floor;                    /* microseconds; on CPUs only */
-    double model;                    /* microseconds that its cost model says; 0: it has none */
-    double loops;                    /* microseconds that its loops take, the start included */
-    double tiles, threads, resident; /* blocks on a multiprocessor at once */
+    bool first;   /* of a run: its operands are not in the cache, and nothing hides its start */
+    double floor; /* microseconds; on CPUs only, and no less than its products take by its instructions */
+    double model; /* microseconds that its cost model says; 0: it has none */
+    double loops; /* microseconds that its loops take, the start included */
+    double tiles, threads, resident;          /* blocks on a multiprocessor at once */
     double issues, lines, turns, moved, once; /* of its loops; of a depthwise convolution's template */
     double far, near;                         /* bytes that it demands: weights that come from memory; the others */
     double operations;                        /* that it demands: products, or else arithmetic */
