@@ -225,6 +225,8 @@ static enum ingot_status check_kernels(const struct checker *c) {
         REQUIRE(c, kernel->waits <= 1, "kernel %u says neither that it waits nor that it does not", i);
         REQUIRE(c, kernel->lasting <= IG_MOST_LASTING, "kernel %u wants %u blocks of a multiprocessor", i,
                 kernel->lasting);
+        REQUIRE(c, kernel->whole <= 1, "kernel %u says neither that parts of it are whole nor that they are not", i);
+        REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);
         REQUIRE(c, kernel->n_maps <= (kernel->library ? 0 : IG_MOST_TENSOR_MAPS), "kernel %u has %u tensor maps", i,
                 kernel->n_maps);
         for (uint32_t m = kernel->n_maps; m < IG_MOST_TENSOR_MAPS; m++) {

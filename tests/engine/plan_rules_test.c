@@ -560,6 +560,10 @@ static void test_map_rules(void **state) {
     expect_broken(&plan, "kernel 1 has 3 tensor maps");
     other[1] = kernels[1], other[1].lasting = IG_MOST_LASTING + 1;
     expect_broken(&plan, "kernel 1 wants 9 blocks of a multiprocessor");
+    other[1] = kernels[1], other[1].whole = 2;
+    expect_broken(&plan, "kernel 1 says neither that parts of it are whole");
+    other[1] = kernels[1], other[1].reserved = 1;
+    expect_broken(&plan, "kernel 1 has something in its reserved field");
     other[1] = kernels[1], other[2].n_maps = 1;
     expect_broken(&plan, "kernel 2 has 1 tensor maps");
 }
