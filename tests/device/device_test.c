@@ -108,6 +108,27 @@ static void does_every_tile_once(void **state) {
     }
 }
 
+/* What each worker does of a kernel that is whole is one call. */
+static void calls_whole_kernels_once(void **state) {
+    struct fixture f;
+    enum { TILES = 1000 };
+    const int64_t dim = TILES;
+    int calls[TILES];
+    EACH_DEVICE(&f) {
+        if (subjects[device_].kind != CPU) continue;
+        struct ig_launch launch = fixture_launch_of(&f, f.call, (void *[]){calls}, 1, &dim, TILES);
+        struct ingot_error error;
+        uint32_t count = 0;
+        memset(calls, 0, sizeof calls);
+        launch.whole = true;
+        assert_int_equal(f.api->launch(f.device, f.stream, &launch, &error), INGOT_OK);
+        fixture_wait(&f);
+        for (int i = 0; i < TILES; i++)
+            count += (uint32_t)calls[i];
+        assert_in_range(count, 1, f.api->workers(f.device)); /* fewer where processors are fewer */
+    }
+}
+
 static void keeps_order_within_a_stream(void **state) {
     struct fixture f;
     const int64_t n = 3001;
@@ -666,6 +687,7 @@ int main(void) {
         cmocka_unit_test(pins_host_memory),
         cmocka_unit_test(has_workers),
         cmocka_unit_test(does_every_tile_once),
+        cmocka_unit_test(calls_whole_kernels_once),
         cmocka_unit_test(keeps_order_within_a_stream),
         cmocka_unit_test(releases_behind_the_work),
         cmocka_unit_test(copies),

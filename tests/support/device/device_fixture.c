@@ -29,6 +29,12 @@ static void mark_kernel(void *const *buf, const int64_t *dim, int64_t begin, int
         marks[i]++;
 }
 
+/* Counts each call. */
+static void call_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    int *calls = buf[0];
+    calls[begin]++;
+}
+
 /* Reads what the previous step wrote at both ends. */
 static void pair_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
     const float *a = buf[0];
@@ -55,6 +61,7 @@ static void make_cpu_code(struct fixture *f) {
     f->twice = (struct kernel){stub_code_add(&f->code, twice_kernel), "twice"};
     f->mark = (struct kernel){stub_code_add(&f->code, mark_kernel), "mark"};
     f->pair = (struct kernel){stub_code_add(&f->code, pair_kernel), "pair"};
+    f->call = (struct kernel){stub_code_add(&f->code, call_kernel), "call"};
     f->late = f->twice;
     f->portable = f->late_portable = UINT64_MAX;
 }

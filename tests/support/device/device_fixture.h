@@ -37,6 +37,7 @@ struct fixture {
     struct gpu_code gpu_code;
     uint64_t portable, late_portable;
     struct kernel add, twice, mark, pair, late; /* late: like twice, but waits for its predecessor on GPUs */
+    struct kernel call;                         /* CPU */
     bool computes, unready;
 };
 
