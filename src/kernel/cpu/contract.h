@@ -110,6 +110,8 @@ int64_t ig_columns_copied_stride(const struct ig_columns *p, int64_t depth);
  * and as the bit set for its description. `whole`: always the whole panel. */
 ig_x ig_columns_vectors(struct ig_contract *c, const struct ig_columns *p, ig_x panel, bool whole);
 uint32_t ig_columns_vector_set(const struct ig_contract *c, const struct ig_columns *p, bool whole);
+/* The position of row depth_at of a panel of packed B. The panels of one group of a convolution follow those of the other. */
+ig_x ig_columns_packed_at(struct ig_contract *c, const struct ig_columns *p, ig_x batch, ig_x panel, ig_x depth_at);
 /* ig_contract_epilogue over the columns of a panel; full panels and a shorter last one are emitted separately, so that
  * both have loops of constant length. */
 void ig_columns_epilogue(struct ig_contract *c, const struct ig_columns *p, struct ig_stmt *body, ig_x b, ig_x panel,

@@ -115,6 +115,14 @@ uint32_t ig_columns_vector_set(const struct ig_contract *c, const struct ig_colu
     return set;
 }
 
+ig_x ig_columns_packed_at(struct ig_contract *c, const struct ig_columns *p, ig_x batch, ig_x panel, ig_x depth_at) {
+    struct ig_loops *k = c->k;
+    ig_x group = ig_x_mod(k, batch, ig_contract_int(c, c->groups));
+    panel = ig_x_add(k, ig_x_mul(k, group, ig_contract_dim(c, p->panels)), panel);
+    ig_x row = ig_x_add(k, ig_x_mul(k, panel, ig_contract_dim(c, c->padded)), depth_at);
+    return ig_x_mul(k, row, ig_contract_int(c, p->nr));
+}
+
 void ig_columns_epilogue(struct ig_contract *c, const struct ig_columns *p, struct ig_stmt *body, ig_x b, ig_x panel,
                          ig_x first_row, ig_x rows, int tile, ig_x tile_at) {
     struct ig_loops *k = c->k;

@@ -296,14 +296,10 @@ static ig_x block_rows(struct gemm *s, ig_x block) {
     return ig_row_blocks_rows(s->c, &s->blocks, block);
 }
 
-/* The position of B's row depth_at in the current panel. `group` here is that of a grouped convolution: the panels of
- * one group follow those of the other. */
+/* The position of B's row depth_at in the current panel. */
 static ig_x b_position(struct gemm *s, ig_x depth_at) {
     if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->p.nr));
-    ig_x group = ig_x_mod(s->k, s->batch, num(s, s->c->groups));
-    ig_x panel = ig_x_add(s->k, ig_x_mul(s->k, group, dim(s, s->p.panels)), s->panel);
-    ig_x row = ig_x_add(s->k, ig_x_mul(s->k, panel, dim(s, s->c->padded)), depth_at);
-    return ig_x_mul(s->k, row, num(s, s->p.nr));
+    return ig_columns_packed_at(s->c, &s->p, s->batch, s->panel, depth_at);
 }
 
 static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_block) {

@@ -8,7 +8,8 @@
  * are kept from cut to cut.
  *
  * An infinity or a NaN among the operands makes NaN of all sums that it has a part in, and so do numbers close to the largest. A
- * panel's sums that are not all finite are therefore computed once more, with plain products.
+ * panel's sums that are not all finite are therefore computed once more, with plain products. That looks at whole panels, so
+ * tiles write these even where columns are few: what a run before has left there must not decide how one computes.
  */
 #include "kernel/cpu/contract.h"
 
@@ -36,7 +37,7 @@ struct parts {
     struct ig_row_blocks blocks;
     int64_t depth, cut, step;           /* elements; of a cut and of a step */
     int64_t chunk_blocks, group_panels; /* at most */
-    ig_dim chunks, groups, cuts;
+    ig_dim chunks, groups;
     bool copy_b, may_be_few;
     struct ig_fetch fetch;
     struct ig_contract_view view;                       /* of A, or buffer -1 */
@@ -105,8 +106,8 @@ static void choose_cut(struct parts *s) {
     s->step = s->depth <= STEP + STEP / 2 ? s->depth : STEP;
     s->cut = s->depth;
     if (fitting_blocks(s) >= wanted || s->view.buffer < 0 || s->copy_b) return;
-    int64_t most = SECOND / (BYTES * BLOCK * wanted), cuts = (s->depth + most - 1) / most;
-    s->cut = (s->depth + cuts * STEP - 1) / (cuts * STEP) * STEP;
+    int64_t most = SECOND / (BYTES * BLOCK * wanted), cuts = covering(s->depth, most);
+    s->cut = covering(s->depth, cuts * STEP) * STEP;
 }
 
 /* Is it worth while? Where several threads need the same rows, each divides them. */
@@ -115,18 +116,18 @@ static bool pays(const struct parts *s) {
     int64_t rows = known(s, s->c->rows, USUAL_BLOCKS * BLOCK), columns = known(s, s->c->columns, 0);
     int64_t blocks = covering(rows, BLOCK), panels = covering(columns, BLOCK), fit = fitting_blocks(s);
     int64_t chunks = covering(blocks, fit < USUAL_BLOCKS ? fit : USUAL_BLOCKS), halves = covering(rows, BLOCK / 2);
-    double vectors = (double)covering(columns, BLOCK / 2) / 2;
-    double tiles = vectors * (double)(BY_TILES * blocks + (halves < 2 * blocks ? BY_HALF - BY_TILES : 0));
-    double divided = (double)(DIVIDE * panels * chunks) + (double)((DIVIDE + (s->view.buffer < 0 ? COPY_ROWS : 0)) *
-                                                                   blocks * (panels < THREADS ? 1 : THREADS));
-    double times = (double)pieces(s->depth), alone = BY_VECTORS * (double)s->depth / IG_MICRO_PIECE;
-    return (tiles + divided) * times + SUMS * vectors * (double)blocks < 0.9 * alone * (double)rows / BLOCK * vectors;
+    int64_t tiles = panels * (BY_TILES * blocks + (halves < 2 * blocks ? BY_HALF - BY_TILES : 0));
+    int64_t of_rows = (DIVIDE + (s->view.buffer < 0 ? COPY_ROWS : 0)) * blocks * (panels < THREADS ? 1 : THREADS);
+    double vectors = (double)covering(columns, BLOCK / 2) / 2; /* those skip half a panel */
+    double alone = BY_VECTORS * (double)s->depth / IG_MICRO_PIECE * (double)rows / BLOCK * vectors;
+    return (double)((tiles + DIVIDE * panels * chunks + of_rows) * pieces(s->depth) + SUMS * panels * blocks) <
+           0.9 * alone;
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static double tiling_cost(const struct parts *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
-    int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
+    int64_t tiles = covering(blocks, chunk) * covering(panels, group) * known(s, s->c->batch, 1);
     double products = (double)chunk * (double)group * BY_TILES, divided = (double)(one_cut(s) ? group : group + chunk);
     return (products + divided * DIVIDE) * ig_contract_turns(tiles);
 }
@@ -144,11 +145,11 @@ static bool choose_tiles(struct parts *s) {
                                                      : panels < USUAL_PANELS ? panels
                                                                              : USUAL_PANELS});
     for (int64_t chunks = 1; chunks <= blocks && chunks <= 64; chunks++) {
-        int64_t chunk = (blocks + chunks - 1) / chunks;
+        int64_t chunk = covering(blocks, chunks);
         if ((chunk > fit && chunks < blocks && chunks < 64) || chunk == last) continue;
         struct ig_tiling best = {.chunk = last = chunk};
         for (int64_t groups = 1; groups <= panels && groups <= 64; groups++) {
-            int64_t group = (panels + groups - 1) / groups;
+            int64_t group = covering(panels, groups);
             double cost = tiling_cost(s, blocks, panels, chunk, group);
             if (best.cost > 0 && cost >= best.cost) continue;
             best.cost = cost;
@@ -168,7 +169,6 @@ static bool choose(struct parts *s) {
     if (!choose_tiles(s)) return false;
     s->chunks = ig_dim_ceil_div(dims, s->blocks.count, constant(s, s->chunk_blocks));
     s->groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->group_panels));
-    s->cuts = constant(s, (s->depth + s->cut - 1) / s->cut);
     return true;
 }
 
@@ -204,7 +204,7 @@ static void make_micros(struct parts *s) {
                              .tile_groups = IG_MICRO_PIECE / 2,
                              .parts = true};
     micro.rows = ig_row_blocks_set(s->c, &s->blocks, BLOCK);
-    micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
+    micro.vectors = ig_columns_vector_set(s->c, &s->p, true);
     if (!s->copy_b && s->chunk_blocks > 1) {
         s->fetch = ig_fetch_of(s->p.nr * (int64_t)sizeof(float), s->step, s->chunk_blocks, 16, true);
         micro.rate = s->fetch.rate;
@@ -235,37 +235,37 @@ static ig_x row_parts_at(struct parts *s, ig_x nth_block) {
     return ig_x_mul(s->k, nth_block, num(s, pieces(s->cut) * IG_MICRO_PIECE_ELEMENTS));
 }
 
-/* Where the rows from `start` on lie as f32, after copying `rows` of them if they do not. */
-static struct ig_call_arg plain_rows(struct parts *s, struct ig_stmt *body, ig_x start, ig_x rows, ig_x *out_stride) {
+/* Where the rows from `start` on lie as f32: copied, or in place. */
+static struct ig_call_arg plain_rows(struct parts *s, ig_x start, ig_x *out_stride) {
     struct ig_loops *k = s->k;
     *out_stride = num(s, s->lda);
-    if (s->view.buffer < 0) {
-        ig_contract_copy_a(s->c, body, s->batch, start, rows, s->rows, *out_stride);
-        return (struct ig_call_arg){s->rows, num(s, 0)};
-    }
+    if (s->view.buffer < 0) return (struct ig_call_arg){s->rows, num(s, 0)};
     struct ig_contract_view view = ig_contract_view_a(s->c, s->batch);
     *out_stride = dim(s, view.stride);
     return (struct ig_call_arg){view.buffer, ig_x_add(k, view.base, ig_x_mul(k, start, *out_stride))};
+}
+
+static void copy_rows(struct parts *s, struct ig_stmt *body, ig_x start, ig_x rows) {
+    if (s->view.buffer < 0) ig_contract_copy_a(s->c, body, s->batch, start, rows, s->rows, num(s, s->lda));
 }
 
 /* Divides the rows of `count` blocks, `length` elements from depth_at on. */
 static void divide_rows(struct parts *s, struct ig_stmt *body, ig_x count, ig_x depth_at, ig_x length) {
     ig_x nth, stride;
     body = loop(s, body, IG_FOR_SERIAL, count, &nth);
-    ig_x block = ig_x_add(s->k, s->first, nth), rows = ig_row_blocks_rows(s->c, &s->blocks, block);
-    struct ig_call_arg from = plain_rows(s, body, ig_row_blocks_start(s->c, &s->blocks, block), rows, &stride);
+    ig_x block = ig_x_add(s->k, s->first, nth), start = ig_row_blocks_start(s->c, &s->blocks, block);
+    ig_x rows = ig_row_blocks_rows(s->c, &s->blocks, block);
+    copy_rows(s, body, start, rows);
+    struct ig_call_arg from = plain_rows(s, start, &stride);
     from.index = ig_x_add(s->k, from.index, depth_at);
     struct ig_call_arg args[] = {{-1, rows}, from, {-1, stride}, {s->row_parts, row_parts_at(s, nth)}, {-1, length}};
     ig_s_call(s->k, body, "divide_rows", args, 5);
 }
 
-/* The position of B's row depth_at in the current panel; as in contract_gemm.c. */
+/* The position of B's row depth_at in the current panel. */
 static ig_x b_position(struct parts *s, ig_x depth_at) {
     if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->p.nr));
-    ig_x group = ig_x_mod(s->k, s->batch, num(s, s->c->groups));
-    ig_x panel = ig_x_add(s->k, ig_x_mul(s->k, group, dim(s, s->p.panels)), s->panel);
-    ig_x row = ig_x_add(s->k, ig_x_mul(s->k, panel, num(s, s->depth)), depth_at);
-    return ig_x_mul(s->k, row, num(s, s->p.nr));
+    return ig_columns_packed_at(s->c, &s->p, s->batch, s->panel, depth_at);
 }
 
 static int b_buffer(const struct parts *s) {
@@ -286,7 +286,7 @@ static void multiply_step(struct parts *s, struct ig_stmt *body, ig_x count, ig_
     ig_x row = ig_x_sub(k, start, ig_row_blocks_start(s->c, &s->blocks, s->first));
     ig_x a = ig_x_mul(k, step, num(s, pieces(s->step) * IG_MICRO_PIECE_ELEMENTS));
     struct ig_call_arg args[9] = {{-1, ig_row_blocks_rows(s->c, &s->blocks, block)},
-                                  {-1, ig_columns_vectors(s->c, &s->p, s->panel, s->copy_b)},
+                                  {-1, ig_columns_vectors(s->c, &s->p, s->panel, true)},
                                   {s->row_parts, ig_x_add(k, row_parts_at(s, nth), a)},
                                   {-1, zero},
                                   {s->panel_parts, zero},
@@ -304,9 +304,9 @@ static void multiply_step(struct parts *s, struct ig_stmt *body, ig_x count, ig_
 /* Multiplies a chunk of few rows by the panel. */
 static void multiply_few(struct parts *s, struct ig_stmt *body, ig_x start, ig_x rows, ig_x sums_at) {
     ig_x stride;
-    struct ig_call_arg from = plain_rows(s, body, start, rows, &stride);
+    struct ig_call_arg from = plain_rows(s, start, &stride);
     struct ig_call_arg args[] = {{-1, rows},
-                                 {-1, ig_columns_vectors(s->c, &s->p, s->panel, s->copy_b)},
+                                 {-1, ig_columns_vectors(s->c, &s->p, s->panel, true)},
                                  from,
                                  {-1, stride},
                                  {b_buffer(s), b_position(s, num(s, 0))},
@@ -350,9 +350,10 @@ static void mend(struct parts *s, struct ig_stmt *body, ig_x start, ig_x rows, i
     ig_s_store(k, body, s->sums, at, ig_x_map2(k, IG_OP_add, ig_x_load(k, s->sums, at), product));
 }
 
-/* Divides the rows of a chunk: unless the tile before did that, or a cut of them. Opens the loop over cuts if there are several. */
-static struct ig_stmt *begin_cut(struct parts *s, struct ig_stmt *body, ig_x tile, ig_x group, ig_x count, ig_x many,
-                                 ig_x *out_at, ig_x *out_length) {
+/* Divides the `rows` rows of a chunk of `count` blocks, or copies them if they are not `many`: unless the tile before did that, or a
+ * cut of them. Opens the loop over cuts if there are several. */
+static struct ig_stmt *begin_cut(struct parts *s, struct ig_stmt *body, ig_x tile, ig_x group, ig_x count, ig_x start,
+                                 ig_x rows, ig_x many, ig_x *out_at, ig_x *out_length) {
     struct ig_loops *k = s->k;
     ig_x cut = num(s, 0), depth = num(s, s->depth);
     struct ig_stmt *divide = body;
@@ -362,11 +363,13 @@ static struct ig_stmt *begin_cut(struct parts *s, struct ig_stmt *body, ig_x til
         ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, num(s, 0), group));
         divide = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same));
     } else {
-        divide = body = loop(s, body, IG_FOR_SERIAL, dim(s, s->cuts), &cut);
+        divide = body = loop(s, body, IG_FOR_SERIAL, num(s, covering(s->depth, s->cut)), &cut);
         *out_at = ig_x_mul(k, cut, num(s, s->cut));
         *out_length = ig_x_min(k, num(s, s->cut), ig_x_sub(k, depth, *out_at));
     }
     divide_rows(s, s->may_be_few ? ig_s_if(k, divide, many) : divide, count, *out_at, *out_length);
+    if (s->may_be_few && s->view.buffer < 0)
+        copy_rows(s, ig_s_if(k, divide, ig_x_map1(k, IG_OP_not, many)), start, rows);
     return body;
 }
 
@@ -378,7 +381,7 @@ static void emit_tile(struct parts *s, struct ig_stmt *body, ig_x tile, ig_x chu
     ig_x count = ig_x_sub(k, end, s->first), start = ig_row_blocks_start(s->c, &s->blocks, s->first);
     ig_x rows = ig_x_sub(k, ig_row_blocks_start(s->c, &s->blocks, end), start),
          many = ig_x_less(k, num(s, FEW - 1), rows);
-    body = begin_cut(s, body, tile, group, count, many, &cut_at, &length);
+    body = begin_cut(s, body, tile, group, count, start, rows, many, &cut_at, &length);
     ig_x first_panel = ig_x_mul(k, group, num(s, s->group_panels));
     ig_x panels = ig_x_min(k, num(s, s->group_panels), ig_x_sub(k, dim(s, s->p.panels), first_panel));
     body = loop(s, body, IG_FOR_SERIAL, panels, &nth);
