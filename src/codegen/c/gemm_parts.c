@@ -1,8 +1,8 @@
 /*
  * Products of f32 on AMX, whose tiles multiply bf16, as C. An f32 is the sum of three bf16 of 8 bits each, found by rounding it,
  * then what that leaves, and then what is left: x = x1 + x2 + x3 exactly. Of the nine products of such sums the six largest are
- * added up, x1 y1 last among them; the others are below 2^-24 of the product, which is what rounding an f32 product costs. Tiles take
- * bf16 32 times as fast as vectors take f32. (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype
+ * added up, x1 y1 last among them; each of the others is at most 2^-24 of the product, which is what rounding an f32 product costs.
+ * Tiles take bf16 16 times as fast as vectors take f32. (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype
  * For Higher-Precision Computations", 2019.)
  *
  * Parts of less than 2^-126 are zero for the tiles. An infinity's other parts are NaN, and so are sums of its products: who
