@@ -72,7 +72,8 @@ static double call_gpu(struct rank *rank, const struct ig_collective_call *call)
     struct ingot_error error;
     uint64_t begin = ig_clock();
     for (int i = 0; i < ROW; i++)
-        must(ig_group_enqueue(rank->seat, call, api->stream_native(rank->gpu, rank->stream), &error), &error);
+        must(ig_group_enqueue(rank->seat, call, rank->gpu, api->stream_native(rank->gpu, rank->stream), &error),
+             &error);
     must(api->stream_wait(rank->gpu, rank->stream, &error), &error);
     must(ig_group_look(rank->seat, &error), &error);
     return (double)(ig_clock() - begin) / 1e3 / ROW;

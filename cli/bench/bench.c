@@ -215,6 +215,8 @@ static void print_text(const struct bench_arguments *a, const struct session *se
            (double)m->peak_bytes / 1e6, (double)m->memory.weights_bytes / 1e6, (double)m->memory.arena_bytes / 1e6,
            (double)m->memory.lower_bound_bytes / 1e6, (double)m->memory.scratch_bytes / 1e6);
     if (m->memory.exchange_bytes) printf("exchanges   %.1f MB of memory\n", (double)m->memory.exchange_bytes / 1e6);
+    if (m->memory.nccl_bytes)
+        printf("NCCL        %.1f MB of memory, as measured on rank 0's GPU\n", (double)m->memory.nccl_bytes / 1e6);
     if (a->profile) profile_print(m);
     if (a->cliffs.given) cliffs_print(m, a->cliffs.value);
     free(device);
@@ -269,13 +271,14 @@ static json_t *buckets_json(const struct buckets *buckets) {
 static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
     char *device = device_name(a, session);
     json_t *object = json_pack(
-        "{s:s, s:o, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "device", device, "latency_ms",
+        "{s:s, s:o, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "device", device, "latency_ms",
         samples_json(&m->latency), "throughput_per_s", 1e3 / average_ms(m), "peak_memory_bytes",
         (json_int_t)m->peak_bytes, "load_ms", session->load_ms, "build_ms",
         session->build_ms >= 0 ? json_real(session->build_ms) : json_null(), "threads", (json_int_t)a->context.threads,
         "runs", (json_int_t)m->latency.count, "memory", "weights_bytes", (json_int_t)m->memory.weights_bytes,
         "arena_bytes", (json_int_t)m->memory.arena_bytes, "lower_bound_bytes", (json_int_t)m->memory.lower_bound_bytes,
-        "scratch_bytes", (json_int_t)m->memory.scratch_bytes, "exchange_bytes", (json_int_t)m->memory.exchange_bytes);
+        "scratch_bytes", (json_int_t)m->memory.scratch_bytes, "exchange_bytes", (json_int_t)m->memory.exchange_bytes,
+        "nccl_bytes", (json_int_t)m->memory.nccl_bytes);
     json_object_set_new(object, "outputs", json_string(outputs_mode_name(a->mode)));
     if (m->gpu.compute.count) add_gpu_json(object, &m->gpu);
     if (is_concurrent(a)) add_contexts_json(object, a, m);

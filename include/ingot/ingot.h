@@ -725,8 +725,12 @@ struct ingot_memory_info {
     size_t parallel_bytes; /* arena bytes that this concurrency costs */
     double parallel_gain;  /* estimated fraction of the time that it saves */
     /* Through which the ranks exchange, where the run does. On CPUs: what all ranks of the host share, or a rank's buffers for MPI;
-     * GPU: this rank's window. What NCCL and MPI take for themselves is not known. */
+     * GPU: this rank's window. What MPI takes for itself is not known. */
     size_t exchange_bytes;
+    /* GPU: what NCCL takes for itself, as measured: by how much this rank's GPU had less free memory after NCCL had connected the ranks,
+     * and after the first calls of each kind and size. So it is 0 before NCCL has been used, and what others take meanwhile counts
+     * too. It is that of all contexts which share the group. */
+    size_t nccl_bytes;
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);

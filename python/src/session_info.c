@@ -149,12 +149,13 @@ PyObject *session_memory(PyObject *object, PyObject *unused) {
     struct ingot_error error;
     enum ingot_status status = ingot_context_memory(context_of(object), &info, &error);
     if (status) return raise_error(state_of(object), status, &error);
-    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:d,s:n}", "weights_bytes", (Py_ssize_t)info.weights_bytes,
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:d,s:n,s:n}", "weights_bytes", (Py_ssize_t)info.weights_bytes,
                          "arena_bytes", (Py_ssize_t)info.arena_bytes, "lower_bound_bytes",
                          (Py_ssize_t)info.lower_bound_bytes, "scratch_bytes", (Py_ssize_t)info.scratch_bytes,
                          "transfer_bytes", (Py_ssize_t)info.transfer_bytes, "parallel_steps",
                          (Py_ssize_t)info.parallel_steps, "parallel_bytes", (Py_ssize_t)info.parallel_bytes,
-                         "parallel_gain", info.parallel_gain, "exchange_bytes", (Py_ssize_t)info.exchange_bytes);
+                         "parallel_gain", info.parallel_gain, "exchange_bytes", (Py_ssize_t)info.exchange_bytes,
+                         "nccl_bytes", (Py_ssize_t)info.nccl_bytes);
 }
 
 PyObject *session_plans(PyObject *object, PyObject *unused) {

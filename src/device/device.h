@@ -72,6 +72,9 @@ struct ig_device_api {
     void (*leave)(struct ig_device *device);
     /* The most workers that a launch is spread over, the caller included; each has scratch memory of its own. */
     uint32_t (*workers)(const struct ig_device *device);
+    /* Bytes of the device's memory that nobody uses now, of this process or another; 0: not known. NULL where device memory is
+     * the host's. */
+    size_t (*free_bytes)(struct ig_device *);
     /* Device memory, not zeroed, aligned to 64 bytes. Enqueued work may still use memory that is released: it is freed
      * behind that work. */
     enum ingot_status (*allocate)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);

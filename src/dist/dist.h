@@ -62,6 +62,9 @@ uint32_t ig_group_neighbours(const struct ig_group *group);
 const char *ig_group_transport(const struct ig_group *group);
 /* The memory that tensors go through: what the ranks of a host share, or this rank's buffers or window, which it may open yet. */
 size_t ig_group_bytes(const struct ig_group *group);
+/* What NCCL has been seen to take of this rank's GPU, in bytes: by how much the GPU's free memory fell while it connected the ranks, and
+ * during the first calls of each kind and size. What others take or give back at that time counts too. 0: it has not been used. */
+size_t ig_group_library_bytes(const struct ig_group *group);
 /* Later waits take no longer, but for those of kernels, whose limit is the one at which windows were opened. */
 void ig_group_set_time_limit(struct ig_group *group, double seconds);
 
@@ -79,10 +82,10 @@ struct ig_collective_call {
  * died; INGOT_INCOMPATIBLE: one does something else. */
 enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collective_call *call,
                                 struct ingot_error *error);
-/* The same of tensors in GPU memory (nccl.h), in the order of a stream of the driver's, whose GPU is current: returns when the
- * call is enqueued. INGOT_UNSUPPORTED by groups of CPUs. */
-enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call, void *stream,
-                                   struct ingot_error *error);
+/* The same of tensors in GPU memory (nccl.h), in the order of a stream of the driver's, whose GPU, `device`, is current: returns when
+ * the call is enqueued. INGOT_UNSUPPORTED by groups of CPUs. */
+enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call,
+                                   struct ig_device *device, void *stream, struct ingot_error *error);
 bool ig_group_enqueues(const struct ig_group *group);
 /* The ranks have so many GPUs, each the same number of ranks or one more: before windows are opened, on all seats. They exchange
  * through windows alone, so that results do not depend on that number, and it is an error if there can be none. If there are

@@ -108,15 +108,15 @@ enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collecti
     return IG_ERR(error, status, "%s", failure.message);
 }
 
-enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call, void *stream,
-                                   struct ingot_error *error) {
+enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_collective_call *call,
+                                   struct ig_device *device, void *stream, struct ingot_error *error) {
     struct ingot_error failure;
     IG_TRY(ig_group_failure(group, error));
     enum ingot_status status = check(group, call, &failure);
     if (status == INGOT_OK && !group->api->enqueue)
         status = ig_error_set(&failure, INGOT_UNSUPPORTED, "%s '%s': %s does not connect GPUs",
                               ig_collective_name(call->what.kind), call->label, group->transport);
-    if (status == INGOT_OK) status = group->api->enqueue(group, call, stream, &failure);
+    if (status == INGOT_OK) status = group->api->enqueue(group, call, device, stream, &failure);
     if (status == INGOT_OK) return INGOT_OK;
     ig_group_fail(group, status, failure.message);
     return IG_ERR(error, status, "%s", failure.message);
@@ -182,6 +182,10 @@ enum ingot_status ig_group_name_call(struct ig_group *group, uint32_t number, co
 
 size_t ig_group_bytes(const struct ig_group *group) {
     return group->api->bytes(group);
+}
+
+size_t ig_group_library_bytes(const struct ig_group *group) {
+    return group->api->library_bytes ? group->api->library_bytes(group) : 0;
 }
 
 uint64_t ig_group_limit(const struct ig_group *group) {

@@ -14,8 +14,8 @@ struct ig_group_api {
                               struct ingot_error *error);
     /* Of tensors in GPU memory, on a stream of the driver's; and whether what was enqueued has failed since. NULL: not at
      * all. */
-    enum ingot_status (*enqueue)(struct ig_group *group, const struct ig_collective_call *call, void *stream,
-                                 struct ingot_error *error);
+    enum ingot_status (*enqueue)(struct ig_group *group, const struct ig_collective_call *call,
+                                 struct ig_device *device, void *stream, struct ingot_error *error);
     enum ingot_status (*look)(struct ig_group *group, struct ingot_error *error);
     /* Descriptors of all ranks' open files, for ranks of one host: out_files[r] is the caller's, but for this rank's own, which
      * stays what it is. NULL: there is no way. */
@@ -24,6 +24,7 @@ struct ig_group_api {
     enum ingot_status (*open_windows)(struct ig_group *group, struct ig_device *device, struct ingot_error *error);
     struct ig_windows *(*windows)(const struct ig_group *group);
     size_t (*bytes)(const struct ig_group *group);
+    size_t (*library_bytes)(const struct ig_group *group); /* NULL: 0 */
     /* Tells other ranks that this one has failed. */
     void (*fail)(struct ig_group *group, const char *reason);
 };

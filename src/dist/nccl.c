@@ -1,140 +1,47 @@
 /*
  * Groups of GPUs: windows (windows.h) for kernels that exchange by themselves, and NCCL 2.18 to 2.x for everything else; see
- * nccl.h. NCCL is loaded at run time, and connected by the first call that needs it. Its API: NCCL user guide, and nccl.h of
- * 2.18, of whose configuration this has the beginning: libraries take the size and the version of what they are given.
+ * nccl.h. NCCL is loaded at run time (nccl_library.h), and connected by the first call that needs it.
  *
  * Communicators do not block, so that every wait here is a loop with a time limit; one that fails is aborted, which ends its
  * kernels on the GPU. A communicator has at most 8 blocks, since each takes memory.
  *
  * NCCL adds up in an order of its own: all ranks get the same bits, and two ranks those of any order.
  */
-#define _GNU_SOURCE
 #include "dist/nccl.h"
 
-#include <dlfcn.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/stop.h"
+#include "device/device.h"
 #include "dist/group.h"
+#include "dist/nccl_library.h"
 #include "dist/windows.h"
 
-#define OLDEST 21800
 #define MOST_BLOCKS 8
 /* Lines of a part that are moved one by one. */
 #define MOST_LINES 64u
 
-enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 };
-typedef int nccl_result;
-typedef struct ncclComm *nccl_comm;
-
-struct nccl_id {
-    char bytes[128];
-};
-
-struct nccl_config {
-    size_t size;
-    unsigned magic, version;
-    int blocking, cga_cluster_size, min_ctas, max_ctas;
-    const char *net_name;
-    int split_share;
-};
-
-struct library {
-    void *file;
-    int version;
-    nccl_result (*GetVersion)(int *version);
-    const char *(*GetErrorString)(nccl_result result);
-    const char *(*GetLastError)(nccl_comm comm);
-    nccl_result (*GetUniqueId)(struct nccl_id *id);
-    nccl_result (*CommInitRankConfig)(nccl_comm *comm, int ranks, struct nccl_id id, int rank,
-                                      struct nccl_config *config);
-    nccl_result (*CommGetAsyncError)(nccl_comm comm, nccl_result *result);
-    nccl_result (*CommFinalize)(nccl_comm comm);
-    nccl_result (*CommDestroy)(nccl_comm comm);
-    nccl_result (*CommAbort)(nccl_comm comm);
-    nccl_result (*GroupStart)(void);
-    nccl_result (*GroupEnd)(void);
-    nccl_result (*AllReduce)(const void *from, void *to, size_t count, int type, int op, nccl_comm comm, void *stream);
-    nccl_result (*AllGather)(const void *from, void *to, size_t count, int type, nccl_comm comm, void *stream);
-    nccl_result (*ReduceScatter)(const void *from, void *to, size_t count, int type, int op, nccl_comm comm,
-                                 void *stream);
-    nccl_result (*Reduce)(const void *from, void *to, size_t count, int type, int op, int root, nccl_comm comm,
-                          void *stream);
-    nccl_result (*Broadcast)(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
-                             void *stream);
-    nccl_result (*Send)(const void *from, size_t count, int type, int peer, nccl_comm comm, void *stream);
-    nccl_result (*Recv)(void *to, size_t count, int type, int peer, nccl_comm comm, void *stream);
-};
-
-#define SYMBOL(name) \
-    { "nccl" #name, offsetof(struct library, name) }
-static const struct {
-    const char *name;
-    size_t at; /* in the table */
-} symbols[] = {
-    SYMBOL(GetVersion),
-    SYMBOL(GetErrorString),
-    SYMBOL(GetLastError),
-    SYMBOL(GetUniqueId),
-    SYMBOL(CommInitRankConfig),
-    SYMBOL(CommGetAsyncError),
-    SYMBOL(CommFinalize),
-    SYMBOL(CommDestroy),
-    SYMBOL(CommAbort),
-    SYMBOL(GroupStart),
-    SYMBOL(GroupEnd),
-    SYMBOL(AllReduce),
-    SYMBOL(AllGather),
-    SYMBOL(ReduceScatter),
-    SYMBOL(Reduce),
-    SYMBOL(Broadcast),
-    SYMBOL(Send),
-    SYMBOL(Recv),
-};
-
 struct nccl_group {
     struct ig_group base;
     struct ig_group *host;
-    struct library nccl;
+    struct ig_nccl_library nccl;
     struct ingot_error missing; /* status INGOT_OK: NCCL is there; else what is missing, should it be needed */
-    nccl_comm comm;             /* NULL: not connected yet, or aborted */
+    ig_nccl_comm comm;          /* NULL: not connected yet, or aborted */
     bool sought;                /* windows */
     struct ig_windows *windows; /* NULL: none */
     unsigned looks;
+    size_t taken;                       /* GPU memory that NCCL was seen to take */
+    uint64_t used[IG_COLLECTIVE_COUNT]; /* bit b: a call of that kind and of 2^b bytes to less than twice that */
 };
 
 /* Between two looks at whether the other ranks are there, others at what is cheap to see. */
 enum { LOOKS = 256 };
 
-/* ---- The library ------------------------------------------------------------------------------------------------- */
-
-static enum ingot_status load(const char *given, struct library *l, struct ingot_error *error) {
-    static const char *const names[] = {"libnccl.so.2", "libnccl.so"};
-    if (given) l->file = dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; !given && !l->file && i < sizeof names / sizeof *names; i++)
-        l->file = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!l->file && given) return IG_ERR(error, INGOT_DEVICE, "cannot load NCCL: %s", dlerror());
-    if (!l->file)
-        return IG_ERR(error, INGOT_DEVICE,
-                      "GPUs that compute together need NCCL: found neither libnccl.so.2 nor libnccl.so (the package "
-                      "libnccl2, or nvidia-nccl-cu12 of PyPI in LD_LIBRARY_PATH)");
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *found = dlsym(l->file, symbols[i].name);
-        if (!found) return IG_ERR(error, INGOT_UNSUPPORTED, "this NCCL has no %s, which 2.18 has", symbols[i].name);
-        memcpy((char *)l + symbols[i].at, &found, sizeof found);
-    }
-    if (l->GetVersion(&l->version) != NCCL_SUCCESS || l->version < OLDEST)
-        return IG_ERR(error, INGOT_UNSUPPORTED, "NCCL is %d.%d: at least 2.18 is needed", l->version / 10000,
-                      l->version / 100 % 100);
-    return INGOT_OK;
-}
-
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status say(const struct nccl_group *group, const char *what, nccl_result result,
+static enum ingot_status say(const struct nccl_group *group, const char *what, ig_nccl_result result,
                              struct ingot_error *error) {
     const char *more = group->comm ? group->nccl.GetLastError(group->comm) : NULL;
     return IG_ERR(error, INGOT_DEVICE, "%s: %s says '%s'%s%.300s", what, group->base.transport,
@@ -142,36 +49,36 @@ static enum ingot_status say(const struct nccl_group *group, const char *what, n
 }
 
 /* A call that has returned `result` may go on in the background. */
-static enum ingot_status settle(struct nccl_group *group, const char *what, nccl_result result,
+static enum ingot_status settle(struct nccl_group *group, const char *what, ig_nccl_result result,
                                 struct ingot_error *error) {
     const uint64_t begin = ig_clock();
-    while (result == NCCL_IN_PROGRESS) {
-        nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
-        if (asked != NCCL_SUCCESS) result = asked;
-        if (result != NCCL_IN_PROGRESS) break;
+    while (result == IG_NCCL_IN_PROGRESS) {
+        ig_nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
+        if (asked != IG_NCCL_SUCCESS) result = asked;
+        if (result != IG_NCCL_IN_PROGRESS) break;
         if (ig_clock() - begin > group->base.limit)
             return IG_ERR(error, INGOT_TIMEOUT, "%s: rank %u waited %.3g s for the others in %s", what,
                           group->base.rank, (double)group->base.limit / 1e9, group->base.transport);
         ig_clock_pause(begin);
     }
-    return result == NCCL_SUCCESS ? INGOT_OK : say(group, what, result, error);
+    return result == IG_NCCL_SUCCESS ? INGOT_OK : say(group, what, result, error);
 }
 
 /* ---- Connecting -------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status connect_ranks(struct nccl_group *group, struct ingot_error *error) {
-    struct nccl_id id = {{0}};
-    struct nccl_config config = {.size = sizeof config,
-                                 .magic = 0xcafebeef,
-                                 .version = OLDEST,
-                                 .blocking = 0,
-                                 .cga_cluster_size = INT_MIN,
-                                 .min_ctas = INT_MIN,
-                                 .max_ctas = MOST_BLOCKS,
-                                 .split_share = INT_MIN};
+    struct ig_nccl_id id = {{0}};
+    struct ig_nccl_config config = {.size = sizeof config,
+                                    .magic = 0xcafebeef,
+                                    .version = IG_NCCL_OLDEST,
+                                    .blocking = 0,
+                                    .cga_cluster_size = INT_MIN,
+                                    .min_ctas = INT_MIN,
+                                    .max_ctas = MOST_BLOCKS,
+                                    .split_share = INT_MIN};
     const struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof id};
-    nccl_result result = group->base.rank == 0 ? group->nccl.GetUniqueId(&id) : NCCL_SUCCESS;
-    if (result != NCCL_SUCCESS) return say(group, "ncclGetUniqueId", result, error);
+    ig_nccl_result result = group->base.rank == 0 ? group->nccl.GetUniqueId(&id) : IG_NCCL_SUCCESS;
+    if (result != IG_NCCL_SUCCESS) return say(group, "ncclGetUniqueId", result, error);
     IG_TRY(ig_group_call(
         group->host,
         &(struct ig_collective_call){{IG_BROADCAST, INGOT_U8, 0, 0}, &sizes, &id, &id, "the beginning of NCCL", NULL},
@@ -215,14 +122,14 @@ static bool has_equal_parts(const struct call *c) {
 }
 
 /* Parts that differ, or lie apart: line by line, each rank's from it or to it. */
-static nccl_result move_parts(const struct call *c, bool reduce) {
+static ig_nccl_result move_parts(const struct call *c, bool reduce) {
     const struct ig_collective_sizes *s = c->call->sizes;
-    const struct library *nccl = &c->group->nccl;
+    const struct ig_nccl_library *nccl = &c->group->nccl;
     const uint32_t rank = c->group->base.rank, ranks = c->group->base.ranks;
     const size_t whole = ig_sizes_whole(s, ranks) * s->inner;
-    nccl_result result = nccl->GroupStart();
+    ig_nccl_result result = nccl->GroupStart();
     for (size_t line = 0; line < s->outer; line++) {
-        for (uint32_t r = 0; result == NCCL_SUCCESS && r < ranks; r++) {
+        for (uint32_t r = 0; result == IG_NCCL_SUCCESS && r < ranks; r++) {
             const size_t count = s->parts[r] * s->inner, before = ig_sizes_before(s, r) * s->inner;
             const size_t in_whole = (line * whole + before) * c->element;
             const size_t in_part = line * s->parts[rank] * s->inner * c->element; /* of this rank's own */
@@ -237,27 +144,27 @@ static nccl_result move_parts(const struct call *c, bool reduce) {
                                          c->stream);
         }
     }
-    nccl_result end = nccl->GroupEnd();
-    return result == NCCL_SUCCESS ? end : result;
+    ig_nccl_result end = nccl->GroupEnd();
+    return result == IG_NCCL_SUCCESS ? end : result;
 }
 
-static nccl_result all_to_all(const struct call *c) {
-    const struct library *nccl = &c->group->nccl;
+static ig_nccl_result all_to_all(const struct call *c) {
+    const struct ig_nccl_library *nccl = &c->group->nccl;
     const size_t block = ig_sizes_block(c->call->sizes) * c->element;
-    nccl_result result = nccl->GroupStart();
-    for (uint32_t r = 0; result == NCCL_SUCCESS && r < c->group->base.ranks; r++) {
+    ig_nccl_result result = nccl->GroupStart();
+    for (uint32_t r = 0; result == IG_NCCL_SUCCESS && r < c->group->base.ranks; r++) {
         result = nccl->Send(c->source + r * block, block, BYTES, (int)r, c->group->comm, c->stream);
-        if (result == NCCL_SUCCESS)
+        if (result == IG_NCCL_SUCCESS)
             result = nccl->Recv(c->destination + r * block, block, BYTES, (int)r, c->group->comm, c->stream);
     }
-    nccl_result end = nccl->GroupEnd();
-    return result == NCCL_SUCCESS ? end : result;
+    ig_nccl_result end = nccl->GroupEnd();
+    return result == IG_NCCL_SUCCESS ? end : result;
 }
 
-static nccl_result enqueue_kind(const struct call *c) {
+static ig_nccl_result enqueue_kind(const struct call *c) {
     const struct ig_collective *what = &c->call->what;
-    const struct library *nccl = &c->group->nccl;
-    nccl_comm comm = c->group->comm;
+    const struct ig_nccl_library *nccl = &c->group->nccl;
+    ig_nccl_comm comm = c->group->comm;
     const size_t block = ig_sizes_block(c->call->sizes), part = block * c->call->sizes->parts[0];
     switch ((enum ig_collective_kind)what->kind) {
     case IG_ALL_REDUCE:
@@ -275,7 +182,7 @@ static nccl_result enqueue_kind(const struct call *c) {
     case IG_RECEIVE: return nccl->Recv(c->destination, block * c->element, BYTES, (int)what->peer, comm, c->stream);
     case IG_COLLECTIVE_COUNT: break;
     }
-    return NCCL_SUCCESS;
+    return IG_NCCL_SUCCESS;
 }
 
 static enum ingot_status check(const struct nccl_group *group, const struct ig_collective_call *call,
@@ -293,8 +200,25 @@ static enum ingot_status check(const struct nccl_group *group, const struct ig_c
     return INGOT_OK;
 }
 
-static enum ingot_status enqueue(struct ig_group *base, const struct ig_collective_call *call, void *stream,
-                                 struct ingot_error *error) {
+/* The first call of its kind and about its size, for which NCCL may take memory: it connects what it has not needed before. */
+static bool is_new(const struct nccl_group *group, const struct call *c, uint64_t *out_bit) {
+    size_t source, destination;
+    ig_collective_bytes(&c->call->what, c->call->sizes, group->base.rank, group->base.ranks, &source, &destination);
+    *out_bit = UINT64_C(1) << (63 - __builtin_clzll((source > destination ? source : destination) | 1));
+    return !(group->used[c->call->what.kind] & *out_bit);
+}
+
+static enum ingot_status connect_and_call(struct nccl_group *group, const struct call *c, struct ingot_error *error) {
+    if (!group->comm) IG_TRY(connect_ranks(group, error));
+    return settle(group, c->call->label, enqueue_kind(c), error);
+}
+
+static size_t free_bytes(struct ig_device *device) {
+    return device && device->api->free_bytes ? device->api->free_bytes(device) : 0;
+}
+
+static enum ingot_status enqueue(struct ig_group *base, const struct ig_collective_call *call, struct ig_device *device,
+                                 void *stream, struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
     if (ig_group_has_windows_alone(base))
         return IG_ERR(error, INGOT_UNSUPPORTED,
@@ -302,22 +226,28 @@ static enum ingot_status enqueue(struct ig_group *base, const struct ig_collecti
                       ig_collective_name(call->what.kind), call->label,
                       ingot_dtype_name((enum ingot_dtype)call->what.dtype), base->gpus);
     IG_TRY(check(group, call, error));
-    if (!group->comm) IG_TRY(connect_ranks(group, error));
     const struct call c = {
         group, call, stream, ingot_dtype_size((enum ingot_dtype)call->what.dtype), call->source, call->destination};
-    return settle(group, call->label, enqueue_kind(&c), error);
+    uint64_t bit;
+    if (!is_new(group, &c, &bit)) return connect_and_call(group, &c, error);
+    const size_t before = free_bytes(device);
+    IG_TRY(connect_and_call(group, &c, error));
+    const size_t behind = free_bytes(device);
+    group->used[call->what.kind] |= bit;
+    if (behind > 0 && behind < before) group->taken += before - behind;
+    return INGOT_OK;
 }
 
 /* What went wrong on the GPU since. */
 static enum ingot_status look(struct ig_group *base, struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
-    nccl_result result = NCCL_SUCCESS;
+    ig_nccl_result result = IG_NCCL_SUCCESS;
     if (group->windows) IG_TRY(ig_windows_look(group->windows, error));
     if (++group->looks % LOOKS == 0) IG_TRY(ig_group_look(group->host, error));
     if (!group->comm) return INGOT_OK;
-    nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
-    if (asked != NCCL_SUCCESS) result = asked;
-    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS) return INGOT_OK;
+    ig_nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
+    if (asked != IG_NCCL_SUCCESS) result = asked;
+    if (result == IG_NCCL_SUCCESS || result == IG_NCCL_IN_PROGRESS) return INGOT_OK;
     return say(group, "a collective", result, error);
 }
 
@@ -333,6 +263,8 @@ static void fail(struct ig_group *base, const char *reason) {
     if (group->windows) ig_windows_stop(group->windows);
     if (group->comm) group->nccl.CommAbort(group->comm);
     group->comm = NULL;
+    group->taken = 0;
+    memset(group->used, 0, sizeof group->used);
     ig_group_fail(group->host, base->failure.status, reason);
 }
 
@@ -345,7 +277,7 @@ static void destroy(struct ig_group *base) {
         group->nccl.CommAbort(group->comm);
     ig_windows_close(group->windows);
     ig_group_destroy(group->host);
-    if (group->nccl.file) dlclose(group->nccl.file);
+    ig_nccl_unload(&group->nccl);
     ig_release(base->allocator, group, sizeof *group);
 }
 
@@ -385,6 +317,10 @@ static size_t bytes_of(const struct ig_group *base) {
     return group->windows || !group->sought ? ig_windows_bytes(base->ranks) : 0;
 }
 
+static size_t library_bytes_of(const struct ig_group *base) {
+    return ((const struct nccl_group *)base)->taken;
+}
+
 static const struct ig_group_api api = {.destroy = destroy,
                                         .call = call,
                                         .fail = fail,
@@ -392,7 +328,8 @@ static const struct ig_group_api api = {.destroy = destroy,
                                         .look = look,
                                         .open_windows = open_windows,
                                         .windows = windows_of,
-                                        .bytes = bytes_of};
+                                        .bytes = bytes_of,
+                                        .library_bytes = library_bytes_of};
 
 enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, struct ig_group **out_seat,
                                  struct ingot_error *error) {
@@ -401,7 +338,7 @@ enum ingot_status ig_nccl_create(struct ig_group *host, const char *library, str
     if (!group) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a group of GPUs");
     ig_group_init(&group->base, &api, host->rank, host->ranks, &options);
     group->base.neighbours = host->neighbours;
-    group->missing.status = load(library, &group->nccl, &group->missing);
+    group->missing.status = ig_nccl_load(library, &group->nccl, &group->missing);
     group->host = host;
     say_transport(group, "");
     *out_seat = &group->base;

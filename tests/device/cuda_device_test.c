@@ -768,6 +768,7 @@ static void leaves_the_callers_context(void **state) {
     assert_true(done);
     assert_int_equal(f.api->event_await(f.device, event, true, &done, NULL), INGOT_OK);
     assert_false(f.api->lost(f.device));
+    assert_int_equal(f.api->free_bytes(f.device), f.cuda->memory / 2 - f.cuda->used);
     assert_int_equal(time, 1500000);
     assert_int_equal(f.api->allocate_host(f.device, 10, &host, NULL), INGOT_OK);
     assert_int_equal(f.api->copy(f.device, f.stream, host, a, 10, NULL), INGOT_OK);

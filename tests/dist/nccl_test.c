@@ -6,8 +6,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "dist/group.h"
 #include "support/beside.h"
 #include "support/dist/ranks.h"
@@ -50,7 +52,7 @@ static void run_gpus(uint32_t ranks, double seconds, const char *(*body)(struct 
 
 static enum ingot_status enqueue(struct ig_group *seat, const struct ig_collective_call *call,
                                  struct ingot_error *error) {
-    return ig_group_enqueue(seat, call, NULL, error);
+    return ig_group_enqueue(seat, call, NULL, NULL, error);
 }
 
 static const char *test_all(struct ig_group *seat) {
@@ -68,7 +70,7 @@ static enum ingot_status divide(struct ig_group *seat, uint32_t kind, uint32_t d
     for (uint32_t r = 0; ig_collective_divides(kind) && r < ig_group_ranks(seat); r++)
         sizes.parts[r] = 1;
     const struct ig_collective_call call = {{kind, dtype, 0, 0}, &sizes, from, to, "block 4", NULL};
-    return ig_group_enqueue(seat, &call, NULL, error);
+    return ig_group_enqueue(seat, &call, NULL, NULL, error);
 }
 
 /* Equal parts, which NCCL has calls for; and booleans, of which it adds up no sum. */
@@ -90,6 +92,70 @@ static void collectives(void **state) {
         run_gpus(ranks, 60, test_all);
     run_gpus(3, 60, test_equal);
 }
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+
+#define MEBIBYTE ((size_t)1 << 20)
+enum { LONG_COUNT = 1 << 16 };
+
+static size_t (*taken_by)(int rank);
+
+struct gpu {
+    struct ig_device base;
+    int rank;
+};
+
+/* Without limits of its own. */
+static size_t free_bytes(struct ig_device *device) {
+    return 1024 * MEBIBYTE - taken_by(((struct gpu *)device)->rank);
+}
+
+static enum ingot_status add_up(struct ig_group *seat, struct gpu *gpu, size_t count, struct ingot_error *error) {
+    const struct ig_collective_sizes sizes = {.outer = 1, .inner = count};
+    float *data = calloc(count, sizeof *data);
+    const struct ig_collective_call call = {
+        {IG_ALL_REDUCE, INGOT_F32, IG_REDUCE_SUM, 0}, &sizes, data, data, "block 4", NULL};
+    enum ingot_status status = ig_group_enqueue(seat, &call, gpu ? &gpu->base : NULL, NULL, error);
+    free(data);
+    return status;
+}
+
+/* What the communicator takes when it is made and by its first long call, and nothing of what it takes no more. */
+static const char *take_memory(struct ig_group *seat) {
+    static const struct ig_device_api api = {.free_bytes = free_bytes};
+    struct gpu gpu = {.base = {.api = &api}, .rank = (int)ig_group_rank(seat)};
+    struct ingot_error error;
+    if (ig_group_library_bytes(seat) != 0) return "memory before the first call";
+    for (int i = 0; i < 2; i++) {
+        if (add_up(seat, &gpu, 1, &error)) return failed(&error);
+        if (ig_group_library_bytes(seat) != 8 * MEBIBYTE) return "another size behind a short call";
+    }
+    for (int i = 0; i < 2; i++) {
+        if (add_up(seat, &gpu, LONG_COUNT, &error)) return failed(&error);
+        if (ig_group_library_bytes(seat) != 10 * MEBIBYTE) return "another size behind a long call";
+    }
+    (void)ig_group_barrier(seat, "all have taken it", &error); /* which fails where another rank is ahead */
+    ig_group_fail(seat, INGOT_CANCELLED, "a test");
+    return ig_group_library_bytes(seat) == 0 && taken_by(gpu.rank) == 0 ? NULL : "memory behind a failure";
+}
+
+static const char *take_unseen(struct ig_group *seat) {
+    struct ingot_error error;
+    if (add_up(seat, NULL, LONG_COUNT, &error)) return failed(&error);
+    return ig_group_library_bytes(seat) == 0 ? NULL : "memory of a GPU that nobody asked";
+}
+
+static void memory(void **state) {
+    void *file = dlopen(library, RTLD_NOW);
+    assert_non_null(file);
+    *(void **)&taken_by = dlsym(file, "fake_nccl_taken");
+    run_gpus(2, 60, take_memory);
+    run_gpus(3, 60, take_memory);
+    run_gpus(2, 60, take_unseen);
+    dlclose(file);
+}
+
+/* ---- Failures ----------------------------------------------------------------------------------------------------- */
 
 static const char *wanted(enum ingot_status status, enum ingot_status wanted_status, const struct ingot_error *error,
                           const char *text) {
@@ -183,6 +249,7 @@ int main(void) {
     test_beside("emulator/libnccl.so.2", library, sizeof library);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives),
+        cmocka_unit_test(memory),
         cmocka_unit_test(failures),
         cmocka_unit_test(no_nccl),
     };

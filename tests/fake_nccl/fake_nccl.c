@@ -2,8 +2,11 @@
  * A stand-in for NCCL: the calls that Ingot makes, among threads of one process, on host memory. A call waits for all ranks of
  * its communicator; only the
  * making of a communicator is in progress for a while. What is sent lies in a queue until it is received. `fake_nccl_fail`
- * makes a later call of a rank fail, as a lost connection does.
+ * makes a later call of a rank fail, as a lost connection does. A communicator takes GPU memory when it is made, and with its first
+ * long call: of the stand-in for the driver, where a program has loaded it, and by `fake_nccl_taken`.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,6 +15,7 @@
 #include <string.h>
 
 #include "base/collective.h"
+#include "device/cuda/driver.h"
 #include "dist/reduce.h"
 
 enum { SUCCESS = 0, INVALID = 4, REMOTE = 6, IN_PROGRESS = 7, MOST_CALLS = 4096 };
@@ -58,7 +62,11 @@ struct world {
 struct ncclComm {
     struct world *world;
     int rank;
+    bool was_long;
 };
+
+enum { LONG = 1 << 16, TAKEN_AT_FIRST = 8 << 20, TAKEN_FOR_LONG = 2 << 20 }; /* bytes */
+static atomic_size_t taken[IG_MOST_RANKS];
 
 static struct world *worlds;
 static pthread_mutex_t worlds_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -71,6 +79,26 @@ static _Thread_local struct ncclComm *pending_comm;
 
 void fake_nccl_fail(int rank) {
     atomic_store(&failing_rank, rank);
+}
+
+/* The bytes that a rank's communicators have now. */
+size_t fake_nccl_taken(int rank) {
+    return atomic_load(&taken[rank]);
+}
+
+/* The driver's stand-in counts such memory as used for good. */
+static void take(struct ncclComm *comm, size_t size) {
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, uint64_t);
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    const CUmemAllocationProp properties = {.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    CUmemGenericAllocationHandle memory;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    atomic_fetch_add(&taken[comm->rank], size);
+    if (!driver) return;
+    *(void **)&create = dlsym(driver, "cuMemCreate");
+    *(void **)&release = dlsym(driver, "cuMemRelease");
+    if (create(&memory, size, &properties, 0) == CUDA_SUCCESS) release(memory);
+    dlclose(driver);
 }
 
 int ncclGetVersion(int *version) {
@@ -129,7 +157,8 @@ int ncclCommInitRankConfig(struct ncclComm **out, int ranks, struct id id, int r
     w->users++;
     pthread_mutex_unlock(&worlds_mutex);
     *out = malloc(sizeof **out);
-    **out = (struct ncclComm){w, rank};
+    **out = (struct ncclComm){w, rank, false};
+    take(*out, TAKEN_AT_FIRST);
     return IN_PROGRESS;
 }
 
@@ -158,6 +187,7 @@ int ncclCommDestroy(struct ncclComm *comm) {
         free(w);
     }
     pthread_mutex_unlock(&worlds_mutex);
+    atomic_fetch_sub(&taken[comm->rank], TAKEN_AT_FIRST + (comm->was_long ? TAKEN_FOR_LONG : 0));
     free(comm);
     return SUCCESS;
 }
@@ -244,6 +274,10 @@ static int run(struct ncclComm *comm, struct request *requests, int count) {
     struct world *w = comm->world;
     int rank = comm->rank;
     if (atomic_compare_exchange_strong(&failing_rank, &rank, -1)) return REMOTE;
+    if (!comm->was_long && requests[0].count * ingot_dtype_size((enum ingot_dtype)dtypes[requests[0].type]) >= LONG) {
+        comm->was_long = true;
+        take(comm, TAKEN_FOR_LONG);
+    }
     if (requests[0].kind == SEND || requests[0].kind == RECV) return run_pairs(comm, requests, count);
     w->requests[comm->rank] = requests;
     if (!meet(w)) return REMOTE;

@@ -189,6 +189,10 @@ static void run(struct ingot_context *context, const struct network *w, const st
     keep(i, &y);
     const bool joined = joins && rows > 0 && rows <= w->most;
     assert_int_equal(row_kernels(context) - before, joined ? 0 : LAYERS);
+    MUST(ingot_context_memory(context, &memory, &by_code_error));
+    const bool is_apart = !joins && strncmp(target, "cuda", 4) == 0;
+    assert_int_equal(memory.exchange_bytes == 0, is_apart);
+    assert_int_equal(memory.nccl_bytes > 0, is_apart);
     free(given);
 }
 

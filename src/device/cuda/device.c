@@ -400,17 +400,27 @@ static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t i
     ig_cuda_list_skip(list, item, skipped);
 }
 
-/* Asks for something that needs no work: a GPU in that state answers nothing. */
-static bool lost(struct ig_device *device) {
+static CUresult ask_for_free(struct ig_device *device, size_t *out_free) {
     struct ig_cuda *cuda = ig_cuda_of(device);
-    size_t available, total;
+    size_t total;
     CUresult result = IG_CUDA(cuda, cuCtxPushCurrent, cuda->context);
     if (result == CUDA_SUCCESS) {
         CUcontext context;
-        result = IG_CUDA(cuda, cuMemGetInfo, &available, &total);
+        result = IG_CUDA(cuda, cuMemGetInfo, out_free, &total);
         IG_CUDA(cuda, cuCtxPopCurrent, &context);
     }
-    return ig_cuda_driver_is_lost(result);
+    return result;
+}
+
+static size_t free_bytes(struct ig_device *device) {
+    size_t found;
+    return ask_for_free(device, &found) == CUDA_SUCCESS ? found : 0;
+}
+
+/* Asks for something that needs no work: a GPU in that state answers nothing. */
+static bool lost(struct ig_device *device) {
+    size_t found;
+    return ig_cuda_driver_is_lost(ask_for_free(device, &found));
 }
 
 /* ---- Enumeration ------------------------------------------------------------------------------------------------- */
@@ -521,6 +531,7 @@ static const struct ig_device_api api = {
     .enter = enter_device,
     .leave = leave_device,
     .workers = workers,
+    .free_bytes = free_bytes,
     .allocate = allocate,
     .release = release,
     .allocate_shared = allocate_shared,

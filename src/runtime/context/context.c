@@ -356,12 +356,12 @@ void ig_context_plans(const struct ig_context *context, struct ingot_plans_info 
     *out_info = context->cache.info;
 }
 
-/* What the ranks exchange through; 0: they exchange nothing. */
-static size_t exchange_bytes(const struct ig_context *context, const struct ig_frame *frame) {
+/* Do ranks exchange anything in a run? */
+static bool exchanges(const struct ig_context *context, const struct ig_frame *frame) {
     const struct ig_plan_step *steps = &context->plan->steps[frame->sub->steps];
     for (uint32_t i = 0; context->env.group && i < frame->sub->n_steps; i++)
-        if (steps[i].kind == IG_STEP_COLLECTIVE) return ig_group_bytes(context->env.group);
-    return 0;
+        if (steps[i].kind == IG_STEP_COLLECTIVE) return true;
+    return false;
 }
 
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
@@ -384,6 +384,7 @@ enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_mem
         .parallel_steps = frame->branches.steps,
         .parallel_bytes = frame->branches.bytes,
         .parallel_gain = frame->branches.gain,
-        .exchange_bytes = exchange_bytes(context, frame)};
+        .exchange_bytes = exchanges(context, frame) ? ig_group_bytes(context->env.group) : 0,
+        .nccl_bytes = context->env.group ? ig_group_library_bytes(context->env.group) : 0};
     return INGOT_OK;
 }

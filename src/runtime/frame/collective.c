@@ -118,7 +118,7 @@ enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct i
     struct ig_collective_call now = step->collective->call;
     now.source = step->operands[0];
     now.destination = step->operands[1];
-    return ig_group_enqueue(step->collective->group, &now, device->api->stream_native(device, stream), error);
+    return ig_group_enqueue(step->collective->group, &now, device, device->api->stream_native(device, stream), error);
 }
 
 static void call(void *user, void *const *buffers) {
