@@ -79,6 +79,9 @@ static enum ingot_status measure(const struct bench_arguments *a, struct session
     m->total_ms = last - start;
     samples_sort(&m->latency);
     m->peak_bytes = peak_bytes();
+    const size_t room = sizeof m->exchanges / sizeof *m->exchanges;
+    m->n_exchanges = ingot_context_exchanges(session->context, m->exchanges, room);
+    if (m->n_exchanges > room) m->n_exchanges = room;
     return ingot_context_memory(session->context, &m->memory, error);
 }
 
@@ -217,6 +220,11 @@ static void print_text(const struct bench_arguments *a, const struct session *se
     if (m->memory.exchange_bytes) printf("exchanges   %.1f MB of memory\n", (double)m->memory.exchange_bytes / 1e6);
     if (m->memory.nccl_bytes)
         printf("NCCL        %.1f MB of memory, as measured on rank 0's GPU\n", (double)m->memory.nccl_bytes / 1e6);
+    for (size_t i = 0; i < m->n_exchanges; i++) {
+        const struct ingot_exchange_row *row = &m->exchanges[i];
+        printf("%-12s%s of %.1f MB by %s: a kernel takes %.1f us, NCCL %.1f\n", i ? "" : "measured", row->collective,
+               (double)row->bytes / 1e6, row->by_nccl ? "NCCL" : "a kernel", row->kernel_us, row->nccl_us);
+    }
     if (a->profile) profile_print(m);
     if (a->cliffs.given) cliffs_print(m, a->cliffs.value);
     free(device);
@@ -268,6 +276,17 @@ static json_t *buckets_json(const struct buckets *buckets) {
                      "plan_bytes", (json_int_t)info->plan_bytes, "padding_bytes", (json_int_t)info->padding_bytes);
 }
 
+static json_t *exchanges_json(const struct measurement *m) {
+    json_t *rows = json_array();
+    for (size_t i = 0; i < m->n_exchanges; i++) {
+        const struct ingot_exchange_row *row = &m->exchanges[i];
+        json_array_append_new(rows, json_pack("{s:s, s:I, s:f, s:f, s:b}", "collective", row->collective, "bytes",
+                                              (json_int_t)row->bytes, "kernel_us", row->kernel_us, "nccl_us",
+                                              row->nccl_us, "by_nccl", row->by_nccl));
+    }
+    return rows;
+}
+
 static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
     char *device = device_name(a, session);
     json_t *object = json_pack(
@@ -280,6 +299,7 @@ static void print_json(const struct bench_arguments *a, const struct session *se
         "scratch_bytes", (json_int_t)m->memory.scratch_bytes, "exchange_bytes", (json_int_t)m->memory.exchange_bytes,
         "nccl_bytes", (json_int_t)m->memory.nccl_bytes);
     json_object_set_new(object, "outputs", json_string(outputs_mode_name(a->mode)));
+    if (m->n_exchanges) json_object_set_new(object, "exchanges", exchanges_json(m));
     if (m->gpu.compute.count) add_gpu_json(object, &m->gpu);
     if (is_concurrent(a)) add_contexts_json(object, a, m);
     if (a->buckets) json_object_set_new(object, "buckets", buckets_json(&m->contexts.buckets));

@@ -61,6 +61,8 @@ struct measurement {
     double total_ms;
     size_t peak_bytes;
     struct ingot_memory_info memory;
+    struct ingot_exchange_row exchanges[16]; /* the first ones */
+    size_t n_exchanges;
     struct gpu_measurement gpu;                 /* empty on the CPU */
     struct contexts_measurement contexts;       /* empty for one context that runs singly with one shape */
     struct ingot_profile_row *profile, *cliffs; /* total_ms is that of as many calls as the shortest */

@@ -736,6 +736,20 @@ INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, 
                                                  struct ingot_error *error);
 
 /*
+ * Between GPUs, kernels exchange short messages and NCCL long ones. Of those near the size from which on NCCL is faster, both ways have
+ * been measured before the first run that has such a message, where both give the same bits (docs/distributed.md).
+ */
+struct ingot_exchange_row {
+    const char *collective; /* "all_reduce"; a static string */
+    size_t bytes; /* of the message; the choice is for all up to the next power of two, and down to the last */
+    double kernel_us, nccl_us;
+    bool by_nccl; /* what has been chosen */
+};
+/* Fills up to `capacity` rows and returns how many there are. No run may be under way. */
+INGOT_API size_t ingot_context_exchanges(const struct ingot_context *context, struct ingot_exchange_row *rows,
+                                         size_t capacity);
+
+/*
  * The plan instances of a context: what is derived from one set of shapes, the captured launches included, is kept for
  * the next run with these shapes. Beyond max_plan_bytes (or max_plan_instances) the least recently used ones go. Runs
  * of shapes that are kept ("hits") allocate nothing.

@@ -436,6 +436,10 @@ size_t ingot_context_profile(const struct ingot_context *context, struct ingot_p
     return context ? ig_context_profile(context->context, rows, rows ? capacity : 0) : 0;
 }
 
+size_t ingot_context_exchanges(const struct ingot_context *context, struct ingot_exchange_row *rows, size_t capacity) {
+    return context ? ig_context_exchanges(context->context, rows, rows ? capacity : 0) : 0;
+}
+
 enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                        struct ingot_error *error) {
     if (!context || !out_info) return refuse_null("ingot_context_memory", context ? "out_info" : "context", error);

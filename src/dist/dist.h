@@ -107,12 +107,38 @@ void *ig_group_seat(const struct ig_group *group);
 /* Kernels name their calls by numbers; how messages shall name them. */
 enum ingot_status ig_group_name_call(struct ig_group *group, uint32_t number, const char *label,
                                      struct ingot_error *error);
+/* Windows or NCCL (ways.c), for a call of which the larger tensor has so many bytes; all ranks are told the same. OPEN: they measure
+ * both, all of them, and then choose. */
+enum ig_way { IG_WAY_WINDOWS, IG_WAY_NCCL, IG_WAY_OPEN };
+enum ig_way ig_group_way(const struct ig_group *group, const struct ig_collective_call *call, size_t bytes);
+struct ig_way_times {
+    uint64_t windows, nccl; /* nanoseconds of a call; 0: it could not be measured */
+};
+/* Of calls that are open, before the first is enqueued: connects the ranks by NCCL. If one cannot, all do without from then on, and
+ * nothing is open any more. */
+enum ingot_status ig_group_connect(struct ig_group *group, struct ig_device *device, bool *out_connected,
+                                   struct ingot_error *error);
+/* All ranks bring what they measured; from then on the way is known for calls of that kind and about that size. */
+enum ingot_status ig_group_choose_way(struct ig_group *group, const struct ig_collective_call *call, size_t bytes,
+                                      const struct ig_way_times *mine, struct ingot_error *error);
+struct ig_way_measured {
+    uint32_t kind;
+    size_t bytes;
+    struct ig_way_times slowest; /* of the ranks */
+    bool by_nccl;
+};
+/* What has been measured, up to IG_MOST_WAYS; returns how much that is. */
+enum { IG_MOST_WAYS = 16 };
+size_t ig_group_ways(const struct ig_group *group, struct ig_way_measured *out, size_t capacity);
 /* While what was enqueued is waited for, and behind it: the failure of one of them. */
 enum ingot_status ig_group_look(struct ig_group *group, struct ingot_error *error);
 /* Nanoseconds that a wait may take. */
 uint64_t ig_group_limit(const struct ig_group *group);
 /* Returns when all ranks have come. */
 enum ingot_status ig_group_barrier(struct ig_group *group, const char *label, struct ingot_error *error);
+/* out_all[r * size …] = what rank r brings, of host memory. */
+enum ingot_status ig_group_gather(struct ig_group *group, const void *mine, size_t size, void *out_all,
+                                  const char *label, struct ingot_error *error);
 /* Do all ranks bring the same bytes? If not, INGOT_INCOMPATIBLE on all: "rank 1 has another `what`". */
 enum ingot_status ig_group_agree(struct ig_group *group, const void *data, size_t size, const char *what,
                                  struct ingot_error *error);

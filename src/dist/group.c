@@ -15,6 +15,7 @@ void ig_group_init(struct ig_group *group, const struct ig_group_api *api, uint3
     group->rank = rank;
     group->ranks = ranks;
     group->neighbours = 1;
+    ig_ways_init(&group->ways);
     ig_group_set_time_limit(group, options && options->seconds > 0 ? options->seconds : IG_GROUP_SECONDS);
 }
 
@@ -122,6 +123,16 @@ enum ingot_status ig_group_enqueue(struct ig_group *group, const struct ig_colle
     return IG_ERR(error, status, "%s", failure.message);
 }
 
+enum ingot_status ig_group_connect(struct ig_group *group, struct ig_device *device, bool *out_connected,
+                                   struct ingot_error *error) {
+    struct ingot_error failure;
+    IG_TRY(ig_group_failure(group, error));
+    enum ingot_status status = group->api->connect(group, device, out_connected, &failure);
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_group_fail(group, status, failure.message);
+    return IG_ERR(error, status, "%s", failure.message);
+}
+
 bool ig_group_enqueues(const struct ig_group *group) {
     return group->api->enqueue;
 }
@@ -199,19 +210,23 @@ enum ingot_status ig_group_barrier(struct ig_group *group, const char *label, st
         error);
 }
 
+enum ingot_status ig_group_gather(struct ig_group *group, const void *mine, size_t size, void *out_all,
+                                  const char *label, struct ingot_error *error) {
+    struct ig_collective_sizes sizes = {.outer = 1, .inner = size};
+    for (uint32_t r = 0; r < group->ranks; r++)
+        sizes.parts[r] = 1;
+    const struct ig_collective_call call = {.what = {IG_ALL_GATHER, INGOT_U8, 0, 0},
+                                            .sizes = &sizes,
+                                            .source = mine,
+                                            .destination = out_all,
+                                            .label = label};
+    return ig_group_call(group, &call, error);
+}
+
 enum ingot_status ig_group_agree(struct ig_group *group, const void *data, size_t size, const char *what,
                                  struct ingot_error *error) {
     struct ig_hash128 mine = ig_hash128(data, size), all[IG_MOST_RANKS];
-    struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof mine};
-    for (uint32_t r = 0; r < group->ranks; r++)
-        sizes.parts[r] = 1;
-    IG_TRY(ig_group_call(group,
-                         &(struct ig_collective_call){.what = {IG_ALL_GATHER, INGOT_U8, 0, 0},
-                                                      .sizes = &sizes,
-                                                      .source = &mine,
-                                                      .destination = all,
-                                                      .label = what},
-                         error));
+    IG_TRY(ig_group_gather(group, &mine, sizeof mine, all, what, error));
     for (uint32_t r = 1; r < group->ranks; r++) {
         if (memcmp(&all[r], &all[0], sizeof mine) == 0) continue;
         char text[INGOT_ERROR_MESSAGE_SIZE];

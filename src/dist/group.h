@@ -2,6 +2,8 @@
 #ifndef IG_DIST_GROUP_H
 #define IG_DIST_GROUP_H
 
+#include <stdatomic.h>
+
 #include "dist/dist.h"
 
 struct ig_windows; /* windows.h */
@@ -23,11 +25,26 @@ struct ig_group_api {
     /* See dist.h; NULL: never any. */
     enum ingot_status (*open_windows)(struct ig_group *group, struct ig_device *device, struct ingot_error *error);
     struct ig_windows *(*windows)(const struct ig_group *group);
+    /* See ig_group_connect. */
+    enum ingot_status (*connect)(struct ig_group *group, struct ig_device *device, bool *out_connected,
+                                 struct ingot_error *error);
+    /* Could NCCL do the call too, on all ranks? NULL: never. */
+    bool (*has_both_ways)(const struct ig_group *group, const struct ig_collective_call *call);
     size_t (*bytes)(const struct ig_group *group);
     size_t (*library_bytes)(const struct ig_group *group); /* NULL: 0 */
     /* Tells other ranks that this one has failed. */
     void (*fail)(struct ig_group *group, const char *reason);
 };
+
+/* Whether windows or NCCL; see ways.c. Written in calls of all ranks, while others may read. */
+struct ig_ways {
+    size_t crossing;                               /* bytes */
+    atomic_ullong known[IG_COLLECTIVE_COUNT];      /* bit b: of 2^b bytes to less than twice that */
+    atomic_ullong nccl[IG_COLLECTIVE_COUNT];       /* of those, which are NCCL's */
+    struct ig_way_measured measured[IG_MOST_WAYS]; /* the first ones */
+    size_t n_measured;
+};
+void ig_ways_init(struct ig_ways *ways);
 
 struct ig_group {
     const struct ig_group_api *api;
@@ -37,6 +54,7 @@ struct ig_group {
     uint32_t gpus;       /* see ig_group_share_gpus */
     uint64_t limit;      /* nanoseconds */
     char transport[96];
+    struct ig_ways ways;
     struct ingot_error failure; /* status INGOT_OK: none */
 };
 

@@ -30,6 +30,7 @@ struct nccl_group {
     struct ingot_error missing; /* status INGOT_OK: NCCL is there; else what is missing, should it be needed */
     ig_nccl_comm comm;          /* NULL: not connected yet, or aborted */
     bool sought;                /* windows */
+    bool is_everywhere;         /* NCCL, of one version */
     struct ig_windows *windows; /* NULL: none */
     unsigned looks;
     size_t taken;                       /* GPU memory that NCCL was seen to take */
@@ -67,7 +68,10 @@ static enum ingot_status settle(struct nccl_group *group, const char *what, ig_n
 /* ---- Connecting -------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status connect_ranks(struct nccl_group *group, struct ingot_error *error) {
-    struct ig_nccl_id id = {{0}};
+    struct {
+        struct ig_nccl_id id;
+        uint32_t is_made;
+    } beginning = {.is_made = 1};
     struct ig_nccl_config config = {.size = sizeof config,
                                     .magic = 0xcafebeef,
                                     .version = IG_NCCL_OLDEST,
@@ -76,14 +80,16 @@ static enum ingot_status connect_ranks(struct nccl_group *group, struct ingot_er
                                     .min_ctas = INT_MIN,
                                     .max_ctas = MOST_BLOCKS,
                                     .split_share = INT_MIN};
-    const struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof id};
-    ig_nccl_result result = group->base.rank == 0 ? group->nccl.GetUniqueId(&id) : IG_NCCL_SUCCESS;
+    const struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof beginning};
+    ig_nccl_result result = group->base.rank == 0 ? group->nccl.GetUniqueId(&beginning.id) : IG_NCCL_SUCCESS;
+    if (result != IG_NCCL_SUCCESS) beginning.is_made = 0; /* the others wait for it */
+    const struct ig_collective_call call = {{IG_BROADCAST, INGOT_U8, 0, 0}, &sizes, &beginning, &beginning,
+                                            "the beginning of NCCL",        NULL};
+    IG_TRY(ig_group_call(group->host, &call, error));
     if (result != IG_NCCL_SUCCESS) return say(group, "ncclGetUniqueId", result, error);
-    IG_TRY(ig_group_call(
-        group->host,
-        &(struct ig_collective_call){{IG_BROADCAST, INGOT_U8, 0, 0}, &sizes, &id, &id, "the beginning of NCCL", NULL},
-        error));
-    result = group->nccl.CommInitRankConfig(&group->comm, (int)group->base.ranks, id, (int)group->base.rank, &config);
+    if (!beginning.is_made) return IG_ERR(error, INGOT_DEVICE, "rank 0 could not begin with NCCL");
+    result = group->nccl.CommInitRankConfig(&group->comm, (int)group->base.ranks, beginning.id, (int)group->base.rank,
+                                            &config);
     return settle(group, "ncclCommInitRankConfig", result, error);
 }
 
@@ -217,6 +223,11 @@ static size_t free_bytes(struct ig_device *device) {
     return device && device->api->free_bytes ? device->api->free_bytes(device) : 0;
 }
 
+static void count_taken(struct nccl_group *group, size_t before, struct ig_device *device) {
+    const size_t behind = free_bytes(device);
+    if (behind > 0 && behind < before) group->taken += before - behind;
+}
+
 static enum ingot_status enqueue(struct ig_group *base, const struct ig_collective_call *call, struct ig_device *device,
                                  void *stream, struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
@@ -232,9 +243,36 @@ static enum ingot_status enqueue(struct ig_group *base, const struct ig_collecti
     if (!is_new(group, &c, &bit)) return connect_and_call(group, &c, error);
     const size_t before = free_bytes(device);
     IG_TRY(connect_and_call(group, &c, error));
-    const size_t behind = free_bytes(device);
     group->used[call->what.kind] |= bit;
-    if (behind > 0 && behind < before) group->taken += before - behind;
+    count_taken(group, before, device);
+    return INGOT_OK;
+}
+
+static void disconnect(struct nccl_group *group) {
+    if (group->comm) group->nccl.CommAbort(group->comm);
+    group->comm = NULL;
+    group->taken = 0;
+    memset(group->used, 0, sizeof group->used);
+}
+
+static enum ingot_status connect(struct ig_group *base, struct ig_device *device, bool *out_connected,
+                                 struct ingot_error *error) {
+    struct nccl_group *group = (struct nccl_group *)base;
+    bool all[IG_MOST_RANKS];
+    if (!group->comm) {
+        const size_t before = free_bytes(device);
+        if (connect_ranks(group, NULL) == INGOT_OK)
+            count_taken(group, before, device);
+        else
+            disconnect(group);
+    }
+    *out_connected = group->comm;
+    IG_TRY(ig_group_gather(group->host, out_connected, sizeof *all, all, "whether NCCL is connected", error));
+    for (uint32_t r = 0; r < base->ranks; r++)
+        *out_connected = *out_connected && all[r];
+    if (*out_connected) return INGOT_OK;
+    group->is_everywhere = false;
+    disconnect(group);
     return INGOT_OK;
 }
 
@@ -261,10 +299,7 @@ static enum ingot_status call(struct ig_group *base, const struct ig_collective_
 static void fail(struct ig_group *base, const char *reason) {
     struct nccl_group *group = (struct nccl_group *)base;
     if (group->windows) ig_windows_stop(group->windows);
-    if (group->comm) group->nccl.CommAbort(group->comm);
-    group->comm = NULL;
-    group->taken = 0;
-    memset(group->used, 0, sizeof group->used);
+    disconnect(group);
     ig_group_fail(group->host, base->failure.status, reason);
 }
 
@@ -296,6 +331,21 @@ static void say_transport(struct nccl_group *group, const char *without) {
              *without ? "; no windows: " : "", without);
 }
 
+static enum ingot_status compare_libraries(struct nccl_group *group, struct ingot_error *error) {
+    const int mine = group->missing.status == INGOT_OK ? group->nccl.version : 0;
+    int all[IG_MOST_RANKS];
+    IG_TRY(ig_group_gather(group->host, &mine, sizeof mine, all, "versions of NCCL", error));
+    group->is_everywhere = mine > 0;
+    for (uint32_t r = 0; r < group->base.ranks; r++)
+        group->is_everywhere = group->is_everywhere && all[r] == mine;
+    return INGOT_OK;
+}
+
+static bool has_both_ways(const struct ig_group *base, const struct ig_collective_call *call) {
+    const struct nccl_group *group = (const struct nccl_group *)base;
+    return group->is_everywhere && check(group, call, NULL) == INGOT_OK;
+}
+
 static enum ingot_status open_windows(struct ig_group *base, struct ig_device *device, struct ingot_error *error) {
     struct nccl_group *group = (struct nccl_group *)base;
     char reason[IG_WINDOWS_REASON_SIZE] = "";
@@ -303,6 +353,7 @@ static enum ingot_status open_windows(struct ig_group *base, struct ig_device *d
     group->sought = true;
     IG_TRY(ig_windows_open(group->host, device, ig_group_splits_calls(base), &group->windows, reason, error));
     say_transport(group, reason);
+    if (group->windows) IG_TRY(compare_libraries(group, error));
     if (group->windows || !ig_group_has_windows_alone(base)) return INGOT_OK;
     return IG_ERR(error, INGOT_UNSUPPORTED, "%u ranks on %u GPUs exchange through windows, and there are none: %s",
                   base->ranks, base->gpus, reason);
@@ -324,10 +375,12 @@ static size_t library_bytes_of(const struct ig_group *base) {
 static const struct ig_group_api api = {.destroy = destroy,
                                         .call = call,
                                         .fail = fail,
+                                        .connect = connect,
                                         .enqueue = enqueue,
                                         .look = look,
                                         .open_windows = open_windows,
                                         .windows = windows_of,
+                                        .has_both_ways = has_both_ways,
                                         .bytes = bytes_of,
                                         .library_bytes = library_bytes_of};
 

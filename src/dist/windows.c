@@ -52,14 +52,10 @@ struct word {
 static enum ingot_status hear(struct ig_group *host, enum ingot_status status, const struct ingot_error *failure,
                               bool *out_well, char *out_reason, struct ingot_error *error) {
     struct word mine = {.is_well = status == INGOT_OK}, all[IG_MOST_RANKS];
-    struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof mine};
     const uint32_t ranks = ig_group_ranks(host);
-    for (uint32_t r = 0; r < ranks; r++)
-        sizes.parts[r] = 1;
     if (!mine.is_well)
         snprintf(mine.reason, sizeof mine.reason, "rank %u: %.200s", ig_group_rank(host), failure->message);
-    const struct ig_collective_call call = {{IG_ALL_GATHER, INGOT_U8, 0, 0}, &sizes, &mine, all, "windows", NULL};
-    IG_TRY(ig_group_call(host, &call, error));
+    IG_TRY(ig_group_gather(host, &mine, sizeof mine, all, "windows", error));
     *out_well = true;
     for (uint32_t r = 0; r < ranks && *out_well; r++) {
         if (all[r].is_well) continue;
@@ -81,12 +77,8 @@ static enum ingot_status make_events(struct ig_windows *w, struct ingot_error *e
 /* Ranks are threads, so that an event's address is good for all. */
 static enum ingot_status share_events(struct ig_windows *w, struct ingot_error *error) {
     struct ig_event *own[2] = {w->events[w->rank][0], w->events[w->rank][1]};
-    struct ig_collective_sizes sizes = {.outer = 1, .inner = sizeof own};
-    for (uint32_t r = 0; r < w->ranks; r++)
-        sizes.parts[r] = 1;
-    const struct ig_collective_call call = {{IG_ALL_GATHER, INGOT_U8, 0, 0}, &sizes, own, w->events,
-                                            "the events of shared GPUs",     NULL};
-    return w->is_split ? ig_group_call(w->host, &call, error) : INGOT_OK;
+    return w->is_split ? ig_group_gather(w->host, own, sizeof own, w->events, "the events of shared GPUs", error)
+                       : INGOT_OK;
 }
 
 /* A rank records an event again at the next meeting but one: by then all have waited for it as it was. */

@@ -89,6 +89,7 @@ enum ingot_status ig_context_use_preparer(struct ig_context *context, struct ig_
 enum ingot_status ig_context_set_batch(struct ig_context *context, const struct ingot_batch_options *options,
                                        struct ingot_error *error);
 void ig_context_batch(const struct ig_context *context, struct ingot_batch_info *out_info);
+size_t ig_context_exchanges(const struct ig_context *context, struct ingot_exchange_row *rows, size_t capacity);
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
                                     struct ingot_error *error);
 

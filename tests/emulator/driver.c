@@ -131,6 +131,7 @@ __attribute__((constructor)) static void begin(void) {
                            .sm = sm ? atoi(sm + 3) : 90,
                            .pools = 1,
                            .no_mapping = strstr(words, "no-mapping") != NULL,
+                           .has_clock = strstr(words, "clock") != NULL,
                            .memory = (size_t)64 << 30,
                            .shared = 227 << 10,
                            .code = {load, unload, find, run, emulator_add_memory, emulator_remove_memory}};

@@ -49,6 +49,7 @@ struct fake_cuda {
     /* Every call that needs a context fails with this, until the last reference to the GPU's context is released: a
      * real driver's behaviour after a kernel's illegal access. */
     int lost;
+    bool has_clock;     /* the time between events is the host's; else it is always the same */
     unsigned not_ready; /* so many queries of events say that the work is not done yet */
     /* Observations. */
     uint64_t used; /* bytes of memory, which cuMemGetInfo takes from half of all */

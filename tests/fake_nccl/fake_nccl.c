@@ -70,7 +70,7 @@ static atomic_size_t taken[IG_MOST_RANKS];
 
 static struct world *worlds;
 static pthread_mutex_t worlds_mutex = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int failing_rank = -1;
+static atomic_int failing_rank = -1, refused_rank = -1;
 
 /* The calls of this thread since GroupStart, all of one communicator. */
 static _Thread_local struct request pending[MOST_CALLS];
@@ -99,6 +99,11 @@ static void take(struct ncclComm *comm, size_t size) {
     *(void **)&release = dlsym(driver, "cuMemRelease");
     if (create(&memory, size, &properties, 0) == CUDA_SUCCESS) release(memory);
     dlclose(driver);
+}
+
+/* The next communicator of that rank is not made. */
+void fake_nccl_refuse(int rank) {
+    atomic_store(&refused_rank, rank);
 }
 
 int ncclGetVersion(int *version) {
@@ -141,6 +146,7 @@ int ncclCommInitRankConfig(struct ncclComm **out, int ranks, struct id id, int r
     uint64_t number;
     memcpy(&number, id.bytes, sizeof number);
     if (config->magic != 0xcafebeef || config->blocking != 0 || !number) return INVALID;
+    if (atomic_compare_exchange_strong(&refused_rank, &(int){rank}, -1)) return INVALID;
     pthread_mutex_lock(&worlds_mutex);
     struct world *w = worlds;
     while (w && w->number != number)

@@ -364,6 +364,18 @@ static bool exchanges(const struct ig_context *context, const struct ig_frame *f
     return false;
 }
 
+size_t ig_context_exchanges(const struct ig_context *context, struct ingot_exchange_row *rows, size_t capacity) {
+    struct ig_way_measured measured[IG_MOST_WAYS];
+    const size_t count = context->env.group ? ig_group_ways(context->env.group, measured, IG_MOST_WAYS) : 0;
+    for (size_t i = 0; i < count && i < capacity; i++)
+        rows[i] = (struct ingot_exchange_row){.collective = ig_collective_name(measured[i].kind),
+                                              .bytes = measured[i].bytes,
+                                              .kernel_us = (double)measured[i].slowest.windows / 1e3,
+                                              .nccl_us = (double)measured[i].slowest.nccl / 1e3,
+                                              .by_nccl = measured[i].by_nccl};
+    return count;
+}
+
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
                                     struct ingot_error *error) {
     const struct ig_instance *before = context->current;

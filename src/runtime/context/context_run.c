@@ -4,6 +4,7 @@
  * for the previous run, whose memory and lists they may free.
  */
 #include "runtime/context/context.h"
+#include "runtime/frame/collective.h"
 
 #include "base/memory.h"
 #include "dist/dist.h"
@@ -190,24 +191,6 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return stopped != INGOT_OK ? stopped : status;
 }
 
-/* What was enqueued on a GPU ends only if all ranks have come, or a kernel has given up, as is seen at the end too. */
-static enum ingot_status await_ranks(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
-    struct ig_device *device = context->env.device;
-    const uint64_t begin = ig_clock();
-    bool done = false;
-    IG_TRY(device->api->event_record(device, stream, context->together, error));
-    for (;;) {
-        IG_TRY(device->api->event_await(device, context->together, false, &done, error));
-        IG_TRY(ig_group_look(context->env.group, error));
-        if (done) return INGOT_OK;
-        if (ig_clock() - begin > ig_group_limit(context->env.group))
-            return IG_ERR(error, INGOT_TIMEOUT, "a run of rank %u of %u did not end within %.3g s: a rank is missing",
-                          ig_group_rank(context->env.group), ig_group_ranks(context->env.group),
-                          (double)ig_group_limit(context->env.group) / 1e9);
-        ig_clock_pause(begin);
-    }
-}
-
 /* A failure of one rank is the other ranks' too, who wait for it. */
 static enum ingot_status walk_together(struct ig_context *context, struct ig_stream *stream,
                                        struct ingot_error *error) {
@@ -215,7 +198,8 @@ static enum ingot_status walk_together(struct ig_context *context, struct ig_str
     struct ingot_error own;
     if (!group) return walk(context, stream, error);
     enum ingot_status status = walk(context, stream, &own);
-    if (status == INGOT_OK && context->together) status = await_ranks(context, stream, &own);
+    if (status == INGOT_OK && context->together)
+        status = ig_frame_await_ranks(group, context->env.device, stream, context->together, &own);
     if (status == INGOT_OK) return ig_group_failure(group, error);
     ig_group_fail(group, status, own.message);
     return IG_ERR(error, status, "%s", own.message);
@@ -352,8 +336,22 @@ static enum ingot_status run_current(struct ig_context *context, struct ig_strea
     return ig_instance_make_ready(instance, device, stream, error);
 }
 
+/* What was prepared before the ranks knew which way is faster is made anew. */
+static enum ingot_status settle_ways(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_instance *instance = context->current;
+    bool stale = false;
+    if (!context->together || context->in_graph) return INGOT_OK;
+    IG_TRY(ig_frame_settle_ways(&context->env, stream, instance->frame, &stale, error));
+    if (!stale) return INGOT_OK;
+    context->current = NULL;
+    IG_TRY(ig_context_settle(context, error));
+    ig_instance_cache_drop(&context->cache, instance, &context->env);
+    return ig_context_prepare(context, stream, error);
+}
+
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(ig_context_prepare(context, stream, error));
+    IG_TRY(settle_ways(context, stream, error));
     IG_TRY(ig_context_make_room(context, error));
     IG_TRY(ig_context_bind_ports(context, stream, error));
     if (context->in_graph) IG_TRY(check_plan(context, error));

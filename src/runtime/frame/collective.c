@@ -56,13 +56,11 @@ enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struc
     IG_TRY(check_bytes(env, frame, p, 1, destination, error));
     if (ig_plan_operand(plan, p, 1) != IG_PLAN_NONE) IG_TRY(ig_frame_check_written(env, frame, p, 1, error));
     c->group = env->group;
+    c->bytes = source > destination ? source : destination;
     c->call = (struct ig_collective_call){.what = *what, .sizes = &c->sizes, .label = label, .stop = env->stop};
     step->collective = c;
     return INGOT_OK;
 }
-
-/* NCCL with its 8 blocks takes longer up to here: 128 us for 16 MiB between two H100, where windows take 119. */
-#define MOST_BYTES ((size_t)64 << 20)
 
 /* Has each row a block, and each line of the message a place in the windows? */
 static bool fits_rows(const struct ig_frame_env *env, const struct ig_plan_step *other) {
@@ -85,15 +83,15 @@ enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, struct ig_f
                                            struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_plan_step *other = &plan->steps[step->plan->alternatives];
-    const struct ig_collective *what = &plan->collectives[step->plan->kernel];
-    size_t source, destination;
     *out_choice = 0;
     IG_TRY(ig_group_open_windows(env->group, env->device, error));
     if (!ig_group_seat(env->group) || other->n_dims == 0) return INGOT_OK;
-    ig_collective_bytes(what, &step->collective->sizes, ig_group_rank(env->group), ig_group_ranks(env->group), &source,
-                        &destination);
-    if (!ig_group_has_windows_alone(env->group) && (source > MOST_BYTES || destination > MOST_BYTES)) return INGOT_OK;
     *out_choice = step->plan->n_alternatives > 1 && fits_rows(env, other + 1) ? 2 : 1;
+    step->has_ways = *out_choice == 1;
+    if (step->has_ways && ig_group_way(env->group, &step->collective->call, step->collective->bytes) == IG_WAY_NCCL) {
+        *out_choice = 0;
+        return INGOT_OK;
+    }
     if (ig_group_splits_calls(env->group))
         step->launches = count_launches(env, step->collective, other + *out_choice - 1);
     return ig_group_name_call(env->group, (uint32_t)env->slots[plan->dims[other->dims]],
@@ -119,6 +117,22 @@ enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct i
     now.source = step->operands[0];
     now.destination = step->operands[1];
     return ig_group_enqueue(step->collective->group, &now, device, device->api->stream_native(device, stream), error);
+}
+
+enum ingot_status ig_frame_await_ranks(struct ig_group *group, struct ig_device *device, struct ig_stream *stream,
+                                       struct ig_event *event, struct ingot_error *error) {
+    const uint64_t begin = ig_clock();
+    bool done = false;
+    IG_TRY(device->api->event_record(device, stream, event, error));
+    for (;;) {
+        IG_TRY(device->api->event_await(device, event, false, &done, error));
+        IG_TRY(ig_group_look(group, error));
+        if (done) return INGOT_OK;
+        if (ig_clock() - begin > ig_group_limit(group))
+            return IG_ERR(error, INGOT_TIMEOUT, "a run of rank %u of %u did not end within %.3g s: a rank is missing",
+                          ig_group_rank(group), ig_group_ranks(group), (double)ig_group_limit(group) / 1e9);
+        ig_clock_pause(begin);
+    }
 }
 
 static void call(void *user, void *const *buffers) {

@@ -34,6 +34,7 @@ struct ig_frame_step {
     struct ig_launch launch;                /* of a KERNEL step */
     size_t copy_bytes;                      /* of a COPY step */
     struct ig_frame_collective *collective; /* of a COLLECTIVE step */
+    bool has_ways;                          /* it is a COLLECTIVE, or the kernel of one, that could be the other */
     bool does_next;                         /* it is a COLLECTIVE's kernel, which does the next step too */
     size_t launches;      /* of a COLLECTIVE's kernel, if calls are split (collective.h); 0: the one of a list */
     struct ig_list *list; /* KERNEL, COPY, COLLECTIVE: the list that holds it as `item`; NULL: not captured */

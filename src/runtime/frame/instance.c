@@ -137,16 +137,21 @@ struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, cons
     return at;
 }
 
-static void drop_oldest(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
-    struct ig_instance *oldest = cache->oldest, **link = bucket_of(cache, oldest->hash);
-    while (*link != oldest)
+void ig_instance_cache_drop(struct ig_instance_cache *cache, struct ig_instance *instance,
+                            const struct ig_frame_env *env) {
+    struct ig_instance **link = bucket_of(cache, instance->hash);
+    while (*link != instance)
         link = &(*link)->chain;
-    *link = oldest->chain;
-    unlink_use(cache, oldest);
-    cache->info.bytes -= oldest->counted;
+    *link = instance->chain;
+    unlink_use(cache, instance);
+    cache->info.bytes -= instance->counted;
     cache->info.instances--;
     cache->info.evictions++;
-    ig_instance_destroy(oldest, env);
+    ig_instance_destroy(instance, env);
+}
+
+static void drop_oldest(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
+    ig_instance_cache_drop(cache, cache->oldest, env);
 }
 
 /* Doubles the buckets. Without memory for it the chains stay longer, which only costs time. */

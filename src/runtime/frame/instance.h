@@ -63,6 +63,9 @@ bool ig_instance_cache_is_full(const struct ig_instance_cache *cache, const stru
 /* Adds the instance for `n_symbols` symbols, destroying the least recently used ones if the cache is full. */
 void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance, uint32_t n_symbols,
                            const struct ig_frame_env *env);
+/* Destroys an instance of the cache, which no run uses. */
+void ig_instance_cache_drop(struct ig_instance_cache *cache, struct ig_instance *instance,
+                            const struct ig_frame_env *env);
 /* Counts what the most recent instance has grown by since it was added, and destroys the least recently used ones until
  * the bytes are within the bound; the most recent always stays. */
 void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_frame_env *env);
