@@ -49,25 +49,30 @@ static enum ingot_status say(const struct nccl_group *group, const char *what, i
                   group->nccl.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
 }
 
-/* A call that has returned `result` may go on in the background. */
-static enum ingot_status settle(struct nccl_group *group, const char *what, ig_nccl_result result,
-                                struct ingot_error *error) {
+/* A call that has returned `result` may go on in the background, for `limit` nanoseconds. */
+static enum ingot_status settle_within(struct nccl_group *group, const char *what, ig_nccl_result result,
+                                       uint64_t limit, struct ingot_error *error) {
     const uint64_t begin = ig_clock();
     while (result == IG_NCCL_IN_PROGRESS) {
         ig_nccl_result asked = group->nccl.CommGetAsyncError(group->comm, &result);
         if (asked != IG_NCCL_SUCCESS) result = asked;
         if (result != IG_NCCL_IN_PROGRESS) break;
-        if (ig_clock() - begin > group->base.limit)
+        if (ig_clock() - begin > limit)
             return IG_ERR(error, INGOT_TIMEOUT, "%s: rank %u waited %.3g s for the others in %s", what,
-                          group->base.rank, (double)group->base.limit / 1e9, group->base.transport);
+                          group->base.rank, (double)limit / 1e9, group->base.transport);
         ig_clock_pause(begin);
     }
     return result == IG_NCCL_SUCCESS ? INGOT_OK : say(group, what, result, error);
 }
 
+static enum ingot_status settle(struct nccl_group *group, const char *what, ig_nccl_result result,
+                                struct ingot_error *error) {
+    return settle_within(group, what, result, group->base.limit, error);
+}
+
 /* ---- Connecting -------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status connect_ranks(struct nccl_group *group, struct ingot_error *error) {
+static enum ingot_status connect_ranks(struct nccl_group *group, uint64_t limit, struct ingot_error *error) {
     struct {
         struct ig_nccl_id id;
         uint32_t is_made;
@@ -90,7 +95,7 @@ static enum ingot_status connect_ranks(struct nccl_group *group, struct ingot_er
     if (!beginning.is_made) return IG_ERR(error, INGOT_DEVICE, "rank 0 could not begin with NCCL");
     result = group->nccl.CommInitRankConfig(&group->comm, (int)group->base.ranks, beginning.id, (int)group->base.rank,
                                             &config);
-    return settle(group, "ncclCommInitRankConfig", result, error);
+    return settle_within(group, "ncclCommInitRankConfig", result, limit, error);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
@@ -215,7 +220,7 @@ static bool is_new(const struct nccl_group *group, const struct call *c, uint64_
 }
 
 static enum ingot_status connect_and_call(struct nccl_group *group, const struct call *c, struct ingot_error *error) {
-    if (!group->comm) IG_TRY(connect_ranks(group, error));
+    if (!group->comm) IG_TRY(connect_ranks(group, group->base.limit, error));
     return settle(group, c->call->label, enqueue_kind(c), error);
 }
 
@@ -261,7 +266,8 @@ static enum ingot_status connect(struct ig_group *base, struct ig_device *device
     bool all[IG_MOST_RANKS];
     if (!group->comm) {
         const size_t before = free_bytes(device);
-        if (connect_ranks(group, NULL) == INGOT_OK)
+        /* Less than the others wait to hear of it. */
+        if (connect_ranks(group, base->limit / 2, NULL) == INGOT_OK)
             count_taken(group, before, device);
         else
             disconnect(group);
