@@ -5,7 +5,8 @@
 
 Ingot is `ingot bench` of an engine for each number of ranks; the plan is the planner's own. PyTorch is dist_peer.py, a process
 for each GPU: networks divided by hand, by tensors or by their batch, Inductor, and a CUDA graph with NCCL's calls in it; where
-dividing does not pay (bert_base and resnet50 of batch 1) it is one GPU. All compile at once; then each case is measured in alternating
+dividing does not pay (bert_base and resnet50 of batch 1) it is one GPU; some networks have no peer here, and tell of predictions
+only. All compile at once; then each case is measured in alternating
 rounds. Figures are medians of GPU time of a run behind another, then of the rounds; of PyTorch's ranks the slowest counts. Every
 result is whole on every GPU, on both sides. Cases that fail say why and stop no others. With --target cpu all is tried out on
 processors, in fp32, end to end.
@@ -28,10 +29,11 @@ from compare import ROOT, Child, geometric_mean, machine, materialize
 from compare_gpu import SEQUENCE, gpu
 
 HERE = pathlib.Path(__file__).resolve().parent
-SYMBOLS = {"bert_large": {"sequence": 384}, "bert_base": {"sequence": 128}}
-# network: how PyTorch divides it, and the number behind the colon: layers, or the batch
+SYMBOLS = {"bert_large": {"sequence": 384}, "bert_base": {"sequence": 128}, "gpt2": {"sequence": 128},
+           "llama_block8": {"step": 1, "past": 512}}
+# network: how PyTorch divides it; the number behind the colon: layers, or the batch
 NETWORKS = {"decoder": "tensor", "mixture": "tensor", "bert_large": "batch", "vit_b_16": "batch", "bert_base": "single",
-            "resnet50": "single"}
+            "resnet50": "single", "gpt2": "none", "llama_block8": "none", "convnext_tiny": "none", "mobilenet_v2": "none"}
 CASES = "decoder:32,bert_large:8,vit_b_16:32,bert_base:1,resnet50:1,mixture:4"
 STACKS = {
     "decoder": dict(hidden=4096, heads=32, kv_heads=32, inner=11008, words=32000, tokens=1, past=512, experts=0),
@@ -63,6 +65,8 @@ class Case:
     # ---- The peer
 
     def start_peer(self):
+        if self.ways == "none":
+            return
         self.peer_ranks = 1 if self.ways == "single" else self.args.ranks
         case = self.stack or {"network": self.network, "batch": self.number}
         with socket.socket() as free:
@@ -202,6 +206,15 @@ class Case:
         return "| " + " | ".join(cells) + " |"
 
 
+def judge(cases):
+    """How many networks are predicted within 15%, on one GPU and on several."""
+    told = []
+    for key, name in ((0, "one"), (1, "several")):
+        shares = [share for case in cases if len(case.engines) == 2 for share in [list(case.predictions())[key][1]] if share]
+        told.append(f"{sum(abs(share - 1) <= 0.15 for share in shares)} of {len(shares)} on {name}")
+    return "Predicted within 15%: " + ", ".join(told) + "."
+
+
 def header(ranks):
     return (f"| network | plan for {ranks} | Ingot ms, 1 | Ingot ms, {ranks} | times as fast | PyTorch ms (divided by) "
             f"| PyTorch / Ingot | predicted ms, 1 | predicted ms, {ranks} |\n" + "|---" * 9 + "|")
@@ -273,6 +286,7 @@ def main():
     print(f"\n{header(args.ranks)}")
     for case in cases:
         print(case.row())
+    print("\n" + judge(cases))
     ratios = [r for case in cases if (r := case.ratio("peer", "several"))]
     if ratios:
         print(f"\nGeometric mean of PyTorch / Ingot: {geometric_mean(ratios):.2f}. Written to {args.output}")
