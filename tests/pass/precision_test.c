@@ -67,6 +67,17 @@ static const struct decision decisions[] = {
      "reduce_sum f32[batch,1]; reduce_sum f32[1,8]; add " F "; exp " F "; reduce_sum f32[batch,1]; div " F "; cast " H
      "; matmul " F,
      ""},
+    /* What ranks exchange is in the range as it was, so that products of it are narrow; what one rank has for the others is not
+     * known to them. */
+    {W "  %5 = matmul(%3, %4) {acc=f32, packed=0, n=0, math=0}: f32[8,8]\n"
+       "  %6 = all_gather(%5) {number=0, rank=0, axis=0, parts=[8,8]}: f32[16,8]\n"
+       "  %7 = matmul(%6, %4) {acc=f32, packed=0, n=0, math=0}: f32[16,8]\n  output \"o\" = %7\n",
+     "fp16", "cast f16[8,8]; matmul f32[8,8]; cast f16[8,8]; all_gather f16[16,8]; matmul f32[16,8]", ""},
+    {W "  %5 = matmul(%3, %4) {acc=f32, packed=0, n=0, math=0}: f32[8,8]\n"
+       "  %6 = all_gather(%5) {number=0, rank=0, axis=0, parts=[8,0]}: f32[8,8]\n"
+       "  %7 = matmul(%6, %4) {acc=f32, packed=0, n=0, math=0}: f32[8,8]\n  output \"o\" = %7\n",
+     "fp16", "cast f16[8,8]; matmul f32[8,8]; all_gather f32[8,8]; matmul f32[8,8]",
+     "sent to another rank; sent to another rank; an output"},
     /* Values that are ordered or rounded are not narrowed first. */
     {W "  %5 = matmul(%0, %4)" MATMUL "  %6 = argmax(%5) {axis=1, last=0}: i64[batch,1]\n  output \"o\" = %6\n", "fp16",
      "cast " H "; matmul " F "; argmax i64[batch,1]", "ordered or scattered"},

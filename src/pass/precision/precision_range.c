@@ -23,8 +23,9 @@
 #define MOST 32768.0
 #define LEAST 0x1p-14
 
-static enum ig_range_effect effect_of(const struct ig_node *n) {
-    return ig_range_rules[n->op].range;
+/* What one rank has for all is not known to the others. */
+static enum ig_range_effect effect_of(const struct ig_graph *g, const struct ig_node *n) {
+    return ig_gathers_from_one(g, n) ? IG_RANGE_WIDENS : ig_range_rules[n->op].range;
 }
 
 static bool is_float(const struct ig_graph *g, ig_value v) {
@@ -153,7 +154,7 @@ static struct ig_range range_of_cast(const struct sweep *s, const struct ig_node
 
 static bool is_elementwise(const struct ig_node *n) {
     enum ig_family family = ig_op_info(n->op)->family;
-    return family == IG_FAMILY_MAP || family == IG_FAMILY_VIEW || family == IG_FAMILY_WINDOW;
+    return family == IG_FAMILY_MAP || family == IG_FAMILY_VIEW || family == IG_FAMILY_WINDOW || family == IG_FAMILY_COLLECTIVE;
 }
 
 /* Do all non-constant operands come from integers? */
@@ -239,8 +240,8 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
     case IG_OP_matmul_scaled: return (struct ig_range){0};
     default: break;
     }
-    if (effect_of(n) != IG_RANGE_BOUNDS) follow_operands(s, n, &r);
-    r.large = r.large || effect_of(n) == IG_RANGE_WIDENS;
+    if (effect_of(s->g, n) != IG_RANGE_BOUNDS) follow_operands(s, n, &r);
+    r.large = r.large || effect_of(s->g, n) == IG_RANGE_WIDENS;
     bool carries = n->op == IG_OP_sqrt || ig_op_info(n->op)->family == IG_FAMILY_VIEW;
     r.reciprocal = carries && r.statistic && s->ranges[n->in[0]].reciprocal;
     return r;
