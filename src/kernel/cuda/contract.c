@@ -24,7 +24,7 @@ struct gemm {
     struct ig_cuda_gemm *g;
     struct ig_cuda_source a, b, twin;
     struct ig_cuda_scales scales; /* of matmul_scaled */
-    ig_dim rows, batch;
+    ig_dim rows, batch, columns_apart; /* `boxed`: columns of B from one batch to the next */
     int tile; /* buffer of sums */
     int list;
     int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
@@ -168,6 +168,17 @@ static bool can_map(struct gemm *s) {
     return true;
 }
 
+/* Finds how far B's columns of a batch lie from those of the one before, in columns, where those of all are one matrix. */
+static bool find_columns_apart(struct gemm *s, ig_x batch) {
+    struct ig_affine base;
+    if (s->b.kind != IG_CUDA_ALONG || ig_contract_const(s->c, s->batch, 0) < 1) return false;
+    ig_affine_of(s->k, s->b.base, &base);
+    if (base.constant != constant(s, 0) || base.count > 1) return false;
+    s->columns_apart = base.count ? s->c->columns : constant(s, 0);
+    ig_dim apart = ig_dim_mul(s->k->dims, s->c->columns, s->b.ld);
+    return base.count == 0 || (base.term[0].atom == batch && base.term[0].factor == apart);
+}
+
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     struct ig_cuda_problem p = *(const struct ig_cuda_problem *)kernel->model.problem;
     p.batch = sizes[0];
@@ -178,7 +189,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
 }
 
 /* Sets up the cost model; returns the problem at the sizes c->at. */
-static const struct ig_cuda_problem *make_model(struct gemm *s) {
+static const struct ig_cuda_problem *make_model(struct gemm *s, ig_x batch) {
     struct ig_contract *c = s->c;
     struct ig_cuda_problem *p = IG_NEW(s->k->job, struct ig_cuda_problem);
     *p = (struct ig_cuda_problem){.batch = ig_sizes_guess(c->at, s->batch),
@@ -197,6 +208,7 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .heavy = ig_cuda_contract_is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
                                   .mapped = can_map(s),
+                                  .boxed = find_columns_apart(s, batch),
                                   .twin = c->has_twin,
                                   .fixed =
                                       ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
@@ -224,7 +236,8 @@ static int find_candidates(struct gemm *s, struct ig_cuda_gemm *out) {
     struct ig_contract *c = s->c;
     s->rows = ig_cuda_rows(c);
     s->batch = ig_cuda_batch(c);
-    find_operands(s, ig_contract_const(c, s->batch, 0) == 1 ? num(s, 0) : ig_x_free_var(c->k, s->batch));
+    ig_x batch = ig_contract_const(c, s->batch, 0) == 1 ? num(s, 0) : ig_x_free_var(c->k, s->batch);
+    find_operands(s, batch);
     if (c->has_twin && !is_twin_alike(s)) return 0;
     struct ig_cuda_gemm like = *s->g;
     like.a = s->a.kind;
@@ -233,7 +246,7 @@ static int find_candidates(struct gemm *s, struct ig_cuda_gemm *out) {
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
-    return ig_cuda_gemm_candidates(make_model(s), &like, IG_CONTRACT_MOST_CHOICES, out);
+    return ig_cuda_gemm_candidates(make_model(s, batch), &like, IG_CONTRACT_MOST_CHOICES, out);
 }
 
 double ig_cuda_contract_gemm_time(struct ig_contract *c) {
@@ -374,6 +387,14 @@ static void make_buffers(struct gemm *s) {
         kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(s) : map_of(s, &s->a, s->rows, g->bm);
         kernel->maps[1] = map_of(s, &s->b, s->c->columns, g->bn);
     }
+    if (g->stream && g->bm > 4) {
+        ig_dim lines = s->columns_apart == s->c->columns ? ig_dim_mul(s->k->dims, s->batch, s->c->columns) : s->c->columns;
+        kernel->n_maps = 2;
+        kernel->maps[0] = map_of(s, &s->b, lines, g->bn);
+        kernel->maps[1] = map_of(s, g->twin ? &s->twin : &s->b, lines, g->bn);
+        for (int i = 0; i < 2; i++)
+            kernel->maps[i].box_width = 128u / (uint32_t)ig_cuda_gemm_element(g);
+    }
     kernel->gemm = g;
     kernel->threads = ig_cuda_gemm_threads(g);
     kernel->shared_bytes = ig_cuda_gemm_shared(g);
@@ -427,6 +448,19 @@ static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
         push(s, args, n, -1, dim(s, i < 0 ? constant(s, 1) : out->dim[i + 1]));
     for (int i = first; i < c->spatial; i++)
         push(s, args, n, -1, dim(s, i < 0 ? constant(s, 0) : before->dims[i]));
+}
+
+/* Few rows on the tensor cores, by boxes of B. */
+static void call_stream(struct gemm *s, struct ig_stmt *body) {
+    struct ig_call_arg args[8];
+    int n = 0;
+    push(s, args, &n, s->tile, num(s, 0));
+    push(s, args, &n, s->a.buffer, s->a.base);
+    push(s, args, &n, -1, dim(s, s->a.ld));
+    push(s, args, &n, -1, s->first_row);
+    push(s, args, &n, -1, dim(s, s->rows));
+    push(s, args, &n, -1, ig_x_add(s->k, ig_x_mul(s->k, s->at, dim(s, s->columns_apart)), s->first_column));
+    ig_s_call(s->k, body, "gemm::stream{map0, map1}.multiply", args, n);
 }
 
 static void call_multiply(struct gemm *s, struct ig_stmt *body) {
@@ -882,7 +916,10 @@ static void emit(struct gemm *s) {
     } else {
         find_operands(s, s->at);
         if (s->g->a == IG_CUDA_LISTED) fill_list(s, body);
-        call_multiply(s, body);
+        if (s->g->stream && s->g->bm > 4)
+            call_stream(s, body);
+        else
+            call_multiply(s, body);
     }
     emit_epilogue(s, body);
     if (s->g->direct) ig_s_call(s->k, body, "gemm::leave", NULL, 0);

@@ -78,6 +78,7 @@ struct ig_cuda_problem {
     bool heavy;      /* the epilogue computes exponentials or the like */
     double issue;    /* ig_cuda_contract_issue */
     bool mapped;     /* the copy engine (TMA) can fetch both operands */
+    bool boxed;      /* it can fetch B of all batches as one matrix */
     bool twin;       /* two products of the same A: only `direct` does both, if it can */
     bool fixed;      /* columns and depth are constants */
 };

@@ -424,25 +424,27 @@ static void add_directs(const struct ig_cuda_problem *p, const struct ig_cuda_ge
 }
 
 /* As many stages as two blocks of a multiprocessor have room for. A third would not fit: the next kernel's blocks, which start as
- * these end, are spread evenly then. False if fewer than two stages fit. */
+ * these end, are spread evenly then. On the tensor cores, two of eight warps and three of four are enough. False if fewer than two
+ * stages fit. */
 static bool fit_stream(struct ig_cuda_gemm *g) {
     enum { MOST_STAGES = 8, LARGEST = 112 << 10 };
-    g->stages = MOST_STAGES;
+    g->stages = g->bm <= 4 ? MOST_STAGES : g->warps_n == 8 ? 2 : 3;
     while (g->stages > 1 && ig_cuda_gemm_shared(g) > LARGEST)
         g->stages--;
     return g->stages > 1;
 }
 
-/* All columns at once by two blocks a multiprocessor; on the tensor cores by narrower ones, whose warps all have sums of each. */
+/* All columns at once by two blocks a multiprocessor; on the tensor cores by narrower ones, whose warps all have sums of each. Pieces
+ * are as long as the fewest columns need to be worth a turn. */
 static void add_streams(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, struct candidates *c) {
-    enum { MOST_ROWS = 16, BLOCKS = 2 * IG_CUDA_PROCESSORS, PIECE = 2048, MOST_CORE_COLUMNS = 64 };
+    enum { MOST_ROWS = 16, BLOCKS = 2 * IG_CUDA_PROCESSORS, PIECE = 2048, MOST_CORE_COLUMNS = 64, FEW_COLUMNS = 16 };
     int element = ig_cuda_gemm_element(like);
     bool fits = p->a == IG_CUDA_ALONG && p->b == IG_CUDA_ALONG && p->b_copy == 16 && p->fixed && p->streams;
     if (!fits || p->rows > MOST_ROWS || ig_cuda_math_is_bytes(like->math) || p->depth > INT32_MAX / 64) return;
     for (int bm = 1; bm <= (element == 2 ? MOST_ROWS : 4); bm *= 2) {
         bool cores = bm > 4;
         if (bm < p->rows || (bm >= 2 * p->rows && bm > 1 && !(bm == 8 && p->rows > 2))) continue;
-        if (cores && p->a_copy < 16) continue;
+        if (cores && (p->a_copy < 16 || !p->boxed)) continue;
         int64_t step = cores ? 16 : 4, bn = ceil_div(ceil_div(p->columns, BLOCKS), step) * step;
         struct ig_cuda_gemm g = *like;
         g.stream = true;
@@ -451,7 +453,8 @@ static void add_streams(const struct ig_cuda_problem *p, const struct ig_cuda_ge
         g.bn = (int)(cores && bn > MOST_CORE_COLUMNS ? MOST_CORE_COLUMNS : bn);
         g.warps_m = 1;
         g.depth = (int)p->depth;
-        g.bk = cores ? 128 : PIECE / element;
+        int box = 128 / element;
+        g.bk = !cores ? PIECE / element : g.bn * (g.twin ? 2 : 1) <= FEW_COLUMNS ? 2 * box : box;
         for (g.warps_n = 8; g.warps_n >= 4; g.warps_n /= 2) {
             bool idle = !cores && g.warps_n > g.bn * (g.twin ? 2 : 1);
             if (!idle && fit_stream(&g))

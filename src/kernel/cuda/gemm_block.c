@@ -71,14 +71,20 @@ static int direct_shared(const struct ig_cuda_gemm *gemm) {
     return 4 * gemm->bm * (ig_cuda_gemm_tile_row(gemm) + gemm->warps_n * gemm->bn);
 }
 
+static int round_up(int bytes, int to) {
+    return (bytes + to - 1) / to * to;
+}
+
 struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
-    bool cores = gemm->bm > 4; /* groups of 16 columns, whose lines in the ring are 64 bytes apart */
+    enum { PATTERN = 1024 }; /* boxes are swizzled by their addresses modulo this */
+    bool cores = gemm->bm > 4;
     int element = ig_cuda_gemm_element(gemm), piece = gemm->bk * element, columns = gemm->bn * (gemm->twin ? 2 : 1);
-    int stages = gemm->warps_n * gemm->stages, rest = cores ? gemm->warps_n * columns * 4 : gemm->depth * element;
-    struct ig_cuda_stream s = {.ring = (4 * gemm->bm * ig_cuda_gemm_tile_row(gemm) + 127) / 128 * 128};
-    s.barriers = s.ring + stages * (cores ? 16 * (piece + 64) : piece);
-    s.rest = (s.barriers + stages * 8 + 15) / 16 * 16;
-    s.end = s.rest + gemm->bm * rest;
+    int stages = gemm->warps_n * gemm->stages, pieces = stages * (cores ? columns * piece : piece);
+    int sums = cores ? gemm->warps_n * gemm->bm * columns * 4 : 0;
+    struct ig_cuda_stream s = {.ring = round_up(4 * gemm->bm * ig_cuda_gemm_tile_row(gemm), PATTERN)};
+    s.barriers = s.ring + (pieces > sums ? pieces : sums);
+    s.rows = round_up(s.barriers + stages * 8, 16);
+    s.end = s.rows + (cores ? 0 : gemm->bm * gemm->depth * element);
     s.end = s.end < IG_CUDA_THIRD ? IG_CUDA_THIRD : s.end;
     return s;
 }

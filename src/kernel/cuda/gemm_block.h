@@ -11,8 +11,8 @@
  * If it is `direct`, for few rows, B goes from memory to registers, `stages` steps ahead. The warps_n warps divide the depth
  * and not the tile, and the blocks of a cluster end up with their shares of the tile's columns.
  *
- * If it is a `stream`, for few rows, each of warps_n warps multiplies what it has the copy engine bring, bk of the depth of a
- * column at a time, `stages` pieces ahead.
+ * If it is a `stream`, for few rows, each of warps_n warps multiplies what it has the copy engine bring, bk of the depth at a time,
+ * `stages` pieces ahead: of a column, or on the tensor cores of all columns.
  *
  * With a producer, one warp of a persistent block only fetches, by the copy engine (TMA), for all of the block's tiles
  * in turn. Consumer warp groups (of four warps) multiply: two share each tile, or two to four take tiles in turns. Their
@@ -95,8 +95,9 @@ struct ig_cuda_gemm {
     /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores with bn = 64. Requires A ALONG, B ACROSS, copies of 4
      * elements of A and of 16 bytes of B, and warps_m = 1. */
     bool direct;
-    /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores, with bn a multiple of 16 and pieces of 64 bytes.
-     * Requires A ALONG, for the tensor cores in copies of 16 bytes, B ALONG in copies of 16 bytes, sm_90 and warps_m = 1. */
+    /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores, with bn a multiple of 16 and bk of 128 bytes; tensor map 0
+     * is that of B, and 1 that of the second B, or of B again. Requires A ALONG, for the tensor cores in copies of 16 bytes, B ALONG
+     * in copies of 16 bytes, sm_90 and warps_m = 1. */
     bool stream;
     int depth; /* stream: of the whole product */
     /* direct, stream: there is a second B; the tile has its columns behind those of the first. If direct, half of the warps
@@ -135,10 +136,10 @@ int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm);
 /* Offset of a producer's barriers, behind the stages and what is kept. */
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm);
-/* Offsets of a stream in dynamic shared memory, behind the tile: the warps' rings of `stages` pieces, barriers, and the rows,
- * or the warps' sums if warps divide the depth. */
+/* Offsets of a stream in dynamic shared memory, behind the tile: the warps' rings of `stages` pieces, whose place their sums take
+ * if they divide the depth; barriers; and up to four rows. */
 struct ig_cuda_stream {
-    int ring, barriers, rest, end;
+    int ring, barriers, rows, end;
 };
 struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm);
 /* LISTED: offset of the list in dynamic shared memory, in bytes. */

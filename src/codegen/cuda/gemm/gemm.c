@@ -36,16 +36,14 @@ static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text 
     struct ig_cuda_stream at = ig_cuda_gemm_stream(g);
     ig_text_printf(text, "enum { PRODUCTS = %d, ALL_DEPTH = %d, A_COPY = %d };\n", g->twin ? 2 : 1, g->depth,
                    g->a_copy);
-    ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, %s = %d };\n", at.ring, at.barriers,
-                   g->bm > 4 ? "PARTS_AT" : "ROWS_AT", at.rest);
-    /* Groups of 16 columns for the tensor cores, whose lines are half the banks apart, so that quarters of a warp read two
-     * at once. */
-    int group = g->bm > 4 ? 16 : 1, piece = g->bk * ig_cuda_gemm_element(g), line = piece + (group > 1 ? 64 : 0);
-    int column = g->depth * ig_cuda_gemm_element(g);
-    ig_text_printf(text, "constexpr int GROUP = %d, GROUPS = %d, SHARES = %d;\n", group,
-                   (g->twin ? 2 : 1) * g->bn / group, group > 1 ? g->warps_n : 1);
-    ig_text_printf(text, "constexpr int WARPS = %d, PIECE = %d, COLUMN = %d, PIECES = %d, LINE = %d, STAGE = %d;\n",
-                   g->warps_n, piece, column, (column + piece - 1) / piece, line, group * line);
+    ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, ROWS_AT = %d };\n", at.ring, at.barriers, at.rows);
+    /* The tensor cores multiply all columns at once, and warps share their depth. */
+    bool cores = g->bm > 4;
+    int columns = (g->twin ? 2 : 1) * g->bn, piece = g->bk * ig_cuda_gemm_element(g), column = g->depth * ig_cuda_gemm_element(g);
+    ig_text_printf(text, "constexpr int GROUPS = %d, SHARES = %d, WARPS = %d;\n", cores ? 1 : columns, cores ? g->warps_n : 1,
+                   g->warps_n);
+    ig_text_printf(text, "constexpr int PIECE = %d, COLUMN = %d, PIECES = %d, STAGE = %d;\n", piece, column,
+                   (column + piece - 1) / piece, cores ? columns * piece : piece);
 }
 
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -278,6 +276,7 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
 
 static void print_producer(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, ig_cuda_template_gemm_barrier);
+    ig_text_add(text, ig_cuda_template_gemm_box);
     add_hooked(g, ig_cuda_template_gemm_producer, text);
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);
 }
@@ -294,11 +293,10 @@ static void print_direct(const struct ig_cuda_gemm *g, struct ig_text *text) {
 static void print_stream(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool cores = g->bm > 4;
     ig_text_add(text, cores ? ig_cuda_template_mma : ig_cuda_template_gemm_element);
-    if (!cores) ig_text_add(text, ig_cuda_template_copy);
     ig_text_add(text, ig_cuda_template_gemm_barrier);
+    ig_text_add(text, cores ? ig_cuda_template_gemm_box : ig_cuda_template_copy);
     ig_text_add(text, ig_cuda_template_gemm_ring);
     ig_text_add(text, cores ? ig_cuda_template_gemm_stream_mma : ig_cuda_template_gemm_stream_fma);
-    ig_text_add(text, ig_cuda_template_gemm_stream);
 }
 
 void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {

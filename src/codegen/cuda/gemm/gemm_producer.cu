@@ -16,10 +16,6 @@
 enum { GROUP = 128, CONSUMERS = (TURNS ? TURNS : 2) * GROUP, GROUPS = TURNS ? 1 : 2 };
 enum { FULL_AT = BARRIERS_AT, EMPTY_AT = FULL_AT + 8 * STAGES, TURNS_AT = EMPTY_AT + 8 * STAGES, KEPT_FULL_AT = TURNS_AT + 8 * TURNS, KEPT_AT = STAGES * STAGE_BYTES };
 
-struct __align__(64) tensor_map {
-    unsigned long long opaque[16];
-};
-
 // ---- Roles -----------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ bool is_producer() {
@@ -124,13 +120,7 @@ struct place {
 
 // ---- The producer ----------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x, int y, unsigned barrier) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-                 "l"(&map), "r"(x), "r"(y), "r"(barrier)
-                 : "memory");
-}
-
-// The same of a matrix whose lines are dealt out in 32s.
+// A box of a matrix whose lines are dealt out in 32s.
 __device__ __forceinline__ void bring_dealt(unsigned to, const tensor_map &map, int x, int y, unsigned barrier) {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], "
                  "[%7];" ::"r"(to),

@@ -1,5 +1,27 @@
-// Up to four rows on the CUDA cores, in f32. The rows come to shared memory first. A warp multiplies a column: a thread has 16
-// bytes of each 512, and a part of the sum of each row.
+// Up to four rows by weights whose columns lie along the depth, on the CUDA cores, in f32: each warp streams what it multiplies
+// through a ring of its own in shared memory, by the copy engine, STAGES pieces ahead, across the ends of columns. So the memory is
+// busy from the start of the kernel, while the preceding one still runs, to its end. Of two PRODUCTS of the same A, the columns
+// of the second come behind those of the first.
+//
+// The rows come to shared memory first. A warp multiplies a column: a thread has 16 bytes of each 512, and a part of the sum of
+// each row.
+
+// The weights of a block's columns.
+struct weights {
+    const char *from[PRODUCTS];
+    long long line; // bytes between columns
+    int columns;    // of each product that exist
+
+    __device__ __forceinline__ int width(int column) const {
+        return columns - column % BN;
+    }
+    __device__ __forceinline__ void copy(const walk &at) const {
+        if (threadIdx.x % 32 != 0) return;
+        const char *const column = (PRODUCTS == 2 && at.group >= BN ? from[PRODUCTS - 1] : from[0]) + at.group % BN * line;
+        expect(at.barrier(), at.bytes());
+        bring(at.memory(), column + at.piece * PIECE, at.bytes(), at.barrier());
+    }
+};
 
 struct rows_of_block {
     // Beyond the last of `left` rows, elements are zero.
@@ -29,10 +51,7 @@ struct sums {
             c[m][0] = c[m][1] = 0;
     }
 
-    __device__ __forceinline__ void load(const walk &, const rows_of_block &) {
-    }
-
-    __device__ __forceinline__ void add(const walk &at, int) {
+    __device__ __forceinline__ void add(const walk &at) {
         const unsigned memory = at.memory(), rows = shared_memory() + ROWS_AT + at.piece * PIECE;
         const int bytes = at.bytes();
 #pragma unroll 4
@@ -49,17 +68,43 @@ struct sums {
         }
     }
 
-    __device__ __forceinline__ void store(float *tile, int group) {
+    __device__ __forceinline__ void store(float *tile, int column) {
 #pragma unroll
         for (int m = 0; m < BM; m++) {
             float sum = c[m][0] + c[m][1];
 #pragma unroll
             for (int apart = 16; apart > 0; apart /= 2)
                 sum += __shfl_xor_sync(0xffffffff, sum, apart);
-            if (threadIdx.x % 32 == 0) tile[m * TILE_ROW + group] = sum;
+            if (threadIdx.x % 32 == 0) tile[m * TILE_ROW + column] = sum;
         }
     }
 };
 
-__device__ __forceinline__ void add_up(float *) {
+__device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
+                                         const void *b, long long ldb, long long first_column, long long columns,
+                                         long long, const void *twin = nullptr) {
+    weights from;
+    from.line = ldb * ELEMENT;
+    from.columns = columns - first_column < BN ? (int)(columns - first_column) : (int)BN;
+    from.from[PRODUCTS - 1] = (const char *)twin + first_column * from.line;
+    from.from[0] = (const char *)b + first_column * from.line;
+    walk now, ahead;
+    start_ring(from, ahead);
+    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+    const rows_of_block lines((const char *)a + first_row * lda * ELEMENT, lda * ELEMENT,
+                              rows - first_row < BM ? (int)(rows - first_row) : (int)BM);
+    for (; now.group < GROUPS; now.next_group()) {
+        if (from.width(now.group) <= 0) continue;
+        sums c;
+        c.clear();
+        for (; now.has_piece(); now.next_piece()) {
+            wait(now.barrier(), now.parity);
+            c.add(now);
+            __syncwarp(); // the stage has been read
+            bring_next(from, ahead);
+        }
+        c.store(tile, now.group);
+    }
+    end_ring();
+    __syncthreads();
 }

@@ -1,7 +1,32 @@
-// Up to 16 rows on the tensor cores (mma.sync), whose rows are 16 columns of the weights, and whose columns are rows. A thread has
-// eight depths of each 32, of both operands alike; rows come straight from memory, mostly the first-level cache.
+// Up to 16 rows by weights whose columns lie along the depth, on the tensor cores (mma.sync), whose rows are 16 columns of the
+// weights, and whose columns are rows. Each warp streams what it multiplies through a ring of its own in shared memory, STAGES pieces
+// ahead: the memory is busy from the start of the kernel, while the preceding one still runs, to its end. A piece is PIECE bytes
+// along the depth of all of the block's columns, brought as boxes of 128 bytes: the copy engine takes about as long for a line of a
+// few hundred bytes that it is told of by itself as for a box. Warps take pieces in turns, so that each row is read once for all
+// columns, and add up their parts of the sums at the end.
+//
+// Of each 128 bytes of the depth a thread has 32, of both operands alike, so that eight threads that read together find
+// their 16 bytes in different banks. Rows come straight from memory, mostly the first-level cache, a piece ahead.
 
-constexpr int WIDTH = PRODUCTS * BN;
+constexpr int BOX = 128, BOXES = PIECE / BOX, WIDTH = PRODUCTS * BN;
+
+struct weights {
+    const tensor_map &first, &second;
+    int line; // of the matrices, of the block's first column
+
+    __device__ __forceinline__ int width(int) const {
+        return WIDTH;
+    }
+    // Elements beyond the depth and lines beyond the matrix are zero.
+    __device__ __forceinline__ void copy(const walk &at) const {
+        if (threadIdx.x % 32 != 0) return;
+        expect(at.barrier(), STAGE);
+#pragma unroll
+        for (int i = 0; i < PRODUCTS * BOXES; i++)
+            bring(at.memory() + i * BN * BOX, i < BOXES ? first : second, (at.piece * PIECE + i % BOXES * BOX) / ELEMENT, line,
+                  at.barrier());
+    }
+};
 
 struct rows_of_block {
     const char *from;
@@ -24,69 +49,74 @@ struct rows_of_block {
     }
 };
 
-__device__ __forceinline__ uint4 load_shared(unsigned from, bool inside) {
-    uint4 x = make_uint4(0, 0, 0, 0);
-    if (inside)
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "r"(from));
+__device__ __forceinline__ uint4 load_shared(unsigned from) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(from));
     return x;
 }
 
 struct sums {
-    float c[BM / 8][4];
-    uint4 x[PIECE / 64][BM / 8]; // of a piece
+    float c[WIDTH / 16][BM / 8][4];
+    uint4 x[PIECE / 64][BM / 8]; // the rows of a piece
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int n = 0; n < BM / 8; n++)
+        for (int w = 0; w < WIDTH / 16; w++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                c[n][e] = 0;
+            for (int n = 0; n < BM / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    c[w][n][e] = 0;
     }
 
     __device__ __forceinline__ void load(const walk &at, const rows_of_block &rows) {
-        #pragma unroll
+#pragma unroll
         for (int i = 0; i < PIECE / 64; i++)
 #pragma unroll
             for (int n = 0; n < BM / 8; n++)
-                x[i][n] = rows.load(n, at.piece * PIECE + threadIdx.x % 4 * 16 + i * 64);
+                x[i][n] = rows.load(n, at.piece * PIECE + i / 2 * BOX + threadIdx.x % 4 * 32 + i % 2 * 16);
     }
 
-    __device__ __forceinline__ void add(const walk &at, int width) {
-                const int quarter = threadIdx.x % 4 * 16, own = threadIdx.x % 32 / 4;
-        // What lies behind the piece, or beyond the columns, is left from others.
-        const int bytes = at.bytes() - quarter, low = own < width ? bytes : 0, high = own + 8 < width ? bytes : 0;
-        const unsigned memory = at.memory() + own * LINE + quarter;
+    __device__ __forceinline__ void add(const walk &at) {
+        const int own = threadIdx.x % 32 / 4;
 #pragma unroll
-        for (int i = 0; i < PIECE / 64; i++) {
-            const uint4 w = load_shared(memory + i * 64, i * 64 < low);
-            const uint4 v = load_shared(memory + 8 * LINE + i * 64, i * 64 < high);
-            const unsigned first_half[4] = {w.x, v.x, w.y, v.y}, second_half[4] = {w.z, v.z, w.w, v.w};
+        for (int i = 0; i < PIECE / 64; i++)
 #pragma unroll
-            for (int n = 0; n < BM / 8; n++) {
-                multiply_add(c[n], first_half, x[i][n].x, x[i][n].y);
-                multiply_add(c[n], second_half, x[i][n].z, x[i][n].w);
+            for (int w = 0; w < WIDTH / 16; w++) {
+                const int product = w / (BN / 16), column = w % (BN / 16) * 16 + own;
+                const unsigned box = at.memory() + (product * BOXES + i / 2) * BN * BOX;
+                const unsigned line = box + column * BOX + ((threadIdx.x % 4 * 2 + i % 2) ^ own) * 16;
+                const uint4 u = load_shared(line), v = load_shared(line + 8 * BOX);
+                const unsigned first_half[4] = {u.x, v.x, u.y, v.y}, second_half[4] = {u.z, v.z, u.w, v.w};
+#pragma unroll
+                for (int n = 0; n < BM / 8; n++) {
+                    multiply_add(c[w][n], first_half, x[i][n].x, x[i][n].y);
+                    multiply_add(c[w][n], second_half, x[i][n].z, x[i][n].w);
+                }
             }
-        }
     }
 
-    // A warp's part of the sums, behind the tile.
-    __device__ __forceinline__ void store(float *tile, int group) const {
-        float *const part = (float *)((char *)tile + PARTS_AT) + threadIdx.x / 32 * BM * WIDTH;
-        float *at = part + threadIdx.x % 4 * 2 * WIDTH + group * 16 + threadIdx.x % 32 / 4;
+    __device__ __forceinline__ void store(float *part) const {
 #pragma unroll
-        for (int n = 0; n < BM / 8; n++, at += 8 * WIDTH) {
-            at[0] = c[n][0];
-            at[WIDTH] = c[n][1];
-            at[8] = c[n][2];
-            at[WIDTH + 8] = c[n][3];
+        for (int w = 0; w < WIDTH / 16; w++) {
+            float *at = part + threadIdx.x % 4 * 2 * WIDTH + w * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+            for (int n = 0; n < BM / 8; n++, at += 8 * WIDTH) {
+                at[0] = c[w][n][0];
+                at[WIDTH] = c[w][n][1];
+                at[8] = c[w][n][2];
+                at[WIDTH + 8] = c[w][n][3];
+            }
         }
     }
 };
 
-__device__ __forceinline__ void add_up(float *tile) {
-    const float *const parts = (const float *)((const char *)tile + PARTS_AT);
+// The warps' parts of the sums lie where their rings were.
+__device__ __forceinline__ void add_up(float *tile, const sums &own) {
+    float *const parts = (float *)((char *)tile + RING_AT);
+    __syncthreads();
+    own.store(parts + threadIdx.x / 32 * BM * WIDTH);
+    __syncthreads();
     for (int e = threadIdx.x; e < BM * WIDTH; e += THREADS) {
         float sum = 0;
 #pragma unroll
@@ -96,3 +126,31 @@ __device__ __forceinline__ void add_up(float *tile) {
     }
     __syncthreads();
 }
+
+// The products of the rows from first_row on with the columns from `line` on of what the maps describe, to the tile.
+struct stream {
+    const tensor_map &first, &second;
+
+    __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
+                                             long long line) const {
+        const weights from = {first, second, (int)line};
+        walk now, ahead;
+        start_ring(from, ahead);
+        if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+        const rows_of_block lines((const char *)a + first_row * lda * ELEMENT, lda * ELEMENT,
+                                  rows - first_row < BM ? (int)(rows - first_row) : (int)BM);
+        sums c;
+        c.clear();
+        if (now.has_piece()) c.load(now, lines);
+        while (now.has_piece()) {
+            wait(now.barrier(), now.parity);
+            c.add(now);
+            __syncwarp(); // the stage has been read
+            now.next_piece();
+            if (now.has_piece()) c.load(now, lines);
+            bring_next(from, ahead);
+        }
+        end_ring();
+        add_up(tile, c);
+    }
+};
