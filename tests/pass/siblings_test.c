@@ -1,4 +1,4 @@
-/* Small maps that read results of one kernel become one, where nothing needs the earlier one's results before. */
+/* Maps that read results of one kernel become one, where nothing needs the earlier one's results before. */
 #include "pass/fuse/siblings.h"
 
 #include <string.h>
@@ -10,16 +10,12 @@
 #include "support/random/random_graph.h"
 #include "support/support.h"
 
-/* Microseconds of every kernel: of little work, and of much. */
-static double little(void *user, struct ig_graph *g, const struct ig_region *region) {
+/* Microseconds of every kernel. */
+static double alike(void *user, struct ig_graph *g, const struct ig_region *region) {
     return 2.5;
 }
 
-static double much(void *user, struct ig_graph *g, const struct ig_region *region) {
-    return 25;
-}
-
-static const struct ig_estimator small = {little, NULL}, large = {much, NULL};
+static const struct ig_estimator estimates = {alike, NULL};
 
 static struct ig_graph *divide(struct ig_graph *g, const struct ig_estimator *estimator) {
     static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90};
@@ -95,8 +91,7 @@ static const char heads[] = "graph {\n"
                             "}\n";
 
 static void test_heads(void **state) {
-    check(&(struct network){heads, &small, 2, 3});
-    check(&(struct network){heads, &large, 4, 1});
+    check(&(struct network){heads, &estimates, 2, 3});
     check(&(struct network){heads, NULL, 4, 1});
 }
 
@@ -115,7 +110,7 @@ static const char chain[] = "graph {\n"
                             "}\n";
 
 static void test_chain(void **state) {
-    check(&(struct network){chain, &small, 4, 1});
+    check(&(struct network){chain, &estimates, 4, 1});
 }
 
 static void check_random(struct ig_job *job, void *argument) {
@@ -137,7 +132,7 @@ static void check_random(struct ig_job *job, void *argument) {
     static const char *const names[] = {"a", "b", "c", "d"};
     for (int i = 0; i < OUTPUTS; i++)
         ig_build_output(m.g, names[i], m.pool.at[m.pool.count - 1 - (uint32_t)random_pick(&m, m.pool.count)]);
-    check_order(divide(m.g, &small));
+    check_order(divide(m.g, &estimates));
 }
 
 static void test_random(void **state) {

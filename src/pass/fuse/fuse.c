@@ -880,7 +880,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     if (!join || !options->estimator) return;
     decide_views(g, options, &choices);
     if (decide_attentions(g, options, &choices)) decide_views(g, options, &choices);
-    ig_join_siblings(g, options);
+    ig_join_siblings(g);
     ig_join_exchanges(g, options);
 }
 

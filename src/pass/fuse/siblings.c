@@ -5,17 +5,13 @@
 
 #include "ir/canonical.h"
 #include "ir/part.h"
-#include "pass/fuse/profit.h"
 
-/* Microseconds that a kernel may take besides its start, for which another is worth avoiding: larger ones fill the GPU
- * by themselves. And how many parts a joined kernel may have: each of its blocks looks for its own. */
-#define MOST_TIME 3.0
+/* How many parts a joined kernel may have: each of its blocks looks for its own. */
 enum { MOST_PARTS = 12 };
 
 struct joining {
     struct ig_graph *g;
-    const struct ig_pass_options *options;
-    uint32_t *last_of; /* by region: the small map that was met last and reads its results; IG_NO_REGION: none */
+    uint32_t *last_of; /* by region: the map that was met last and reads its results; IG_NO_REGION: none */
     uint32_t *read_at; /* by region: the first region that reads its results */
     bool *dead;        /* by region: was joined to a later one */
 };
@@ -29,13 +25,6 @@ static void find_first_readers(struct joining *s) {
             if (from != IG_NO_REGION) s->read_at[from] = r;
         }
     }
-}
-
-static bool is_small_map(struct joining *s, uint32_t r) {
-    const struct ig_region *region = &s->g->regions.at[r];
-    if (region->family != IG_FAMILY_MAP) return false;
-    double time = ig_profit_time(s->g, s->options, &region->anchor, 1);
-    return time > 0 && time <= MOST_TIME;
 }
 
 /* At most so many: a concatenation has one for each operand. */
@@ -82,7 +71,7 @@ static void join(struct joining *s, uint32_t earlier, uint32_t later) {
 /* Joins the latest map that reads what region r does, unless something before r needs that one's results. */
 static void place(struct joining *s, uint32_t r) {
     struct ig_graph *g = s->g;
-    if (!is_small_map(s, r)) return;
+    if (g->regions.at[r].family != IG_FAMILY_MAP) return;
     for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
         uint32_t from = ig_part_producer(g, g->regions.at[r].inputs.at[i]);
         uint32_t before = from == IG_NO_REGION ? IG_NO_REGION : s->last_of[from];
@@ -111,8 +100,8 @@ static void remove_dead(struct joining *s) {
     }
 }
 
-void ig_join_siblings(struct ig_graph *g, const struct ig_pass_options *options) {
-    struct joining s = {.g = g, .options = options};
+void ig_join_siblings(struct ig_graph *g) {
+    struct joining s = {.g = g};
     s.last_of = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
     s.read_at = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
     s.dead = IG_NEW_ARRAY(g->job, bool, g->regions.count + 1);

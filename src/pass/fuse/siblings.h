@@ -1,14 +1,14 @@
 /*
- * Small maps that read results of one kernel become one kernel: the queries, keys and values of one token, say, each turned
+ * Maps that read results of one kernel become one kernel: the queries, keys and values of one token, say, each turned
  * and stored in its own form. A kernel of a map has parts already (kernel/mapping.h), which run side by side.
  */
 #ifndef IG_PASS_SIBLINGS_H
 #define IG_PASS_SIBLINGS_H
 
-#include "pass/pass.h"
+#include "ir/graph.h"
 
-/* Joins regions of the graph, once everything else about them is decided; needs options->estimator. Each joined region runs
- * where the last of its members did. */
-void ig_join_siblings(struct ig_graph *graph, const struct ig_pass_options *options);
+/* Joins regions of the graph, once everything else about them is decided. Each joined region runs where the last of its members
+ * did. */
+void ig_join_siblings(struct ig_graph *graph);
 
 #endif
