@@ -236,16 +236,28 @@ static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (START + latency + reading + products + sums + cluster + (p->heavy ? 200 : 0)) / 1000;
 }
 
+/* B streamed to the tensor cores: the slowest of the memory, of what is under way for a block at once, and of the second-level cache,
+ * which also gives each block the rows; they are not quite independent of each other. From 18 times of 8 and 16 rows on an H200. */
+static double boxes_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int64_t tiles, double all) {
+    double element = ig_cuda_gemm_element(g), columns = g->bn * (g->twin ? 2.0 : 1), rows = (double)g->bm * (double)p->depth * element;
+    double ring = (double)g->warps_n * g->stages * columns * g->bk * element;
+    double memory = all / 4250;
+    double block = columns * (double)p->depth * element / ring * 1900 * (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS);
+    double cache = (all * (double)ceil_div(p->rows, g->bm) + rows * (double)tiles) / 7000;
+    return START + 500 + pow(pow(memory, 4) + pow(block, 4) + pow(cache, 4), 0.25);
+}
+
 /* B streamed through shared memory: reading it, which begins while the preceding kernel ends, and one way to the memory and back.
  * From 30 times of one row in chains of kernels on an H200. */
 static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     double matrices = (double)p->batch * (g->twin ? 2 : 1), element = ig_cuda_gemm_element(g);
     int64_t tiles = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn);
-    double all = matrices * (double)p->depth * (double)p->columns * element;
+    double all = matrices * (double)p->depth * (double)p->columns * element, heavy = p->heavy ? 200 : 0;
+    if (g->bm > 4) return (boxes_cost(p, g, tiles, all) + heavy) / 1000;
     double waves = (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS) - 1;
     double reading = all / 4250 + (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
     double narrow = g->warps_n < 8 ? 100 : 0; /* as many pieces are under way, but fewer at work */
-    return (START + 700 + reading + 300 * waves + narrow + 20 * g->bm + (p->heavy ? 200 : 0)) / 1000;
+    return (START + 700 + reading + 300 * waves + narrow + 20 * g->bm + heavy) / 1000;
 }
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {

@@ -124,10 +124,16 @@ static int best_group(const struct problem *p, int64_t heads, int64_t queries, i
     return of_short < work(p, GROUP, heads, queries, keys) ? SHORT_GROUP : GROUP;
 }
 
-/* Microseconds that direct blocks take for their steps, two of them on a multiprocessor at once, and for bringing together
- * the parts of a cluster. */
+/* Direct blocks that run at once: registers are enough for two of narrow heads on a multiprocessor, one of wide heads. */
+static int64_t direct_at_once(const struct problem *p) {
+    return (p->wide ? 1 : 2) * IG_CUDA_PROCESSORS;
+}
+
+/* Microseconds that direct blocks take for their steps, and for bringing together the parts of a cluster. Clusters do not find
+ * room everywhere, while blocks of the kernel before still run. */
 static double direct_time(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
-    int64_t split = shapes[shape].split, blocks = heads * ((queries + 7) / 8) * split, at_once = 2 * IG_CUDA_PROCESSORS;
+    int64_t split = shapes[shape].split, blocks = heads * ((queries + 7) / 8) * split, at_once = direct_at_once(p);
+    if (split > 1) at_once -= at_once / 4;
     int64_t share = ((keys + 7) / 8 + split - 1) / split, step = (int64_t)shapes[shape].keys * shapes[shape].n / 8;
     int64_t steps = (share + step - 1) / step, rounds = (blocks + at_once - 1) / at_once;
     return (double)rounds * (0.6 + 0.6 * (double)steps) + (split > 1 ? 0.4 + 0.05 * (double)split : 0);
@@ -147,7 +153,9 @@ static int best_shape(const struct problem *p, int64_t heads, int64_t queries, i
     int64_t tiles = heads * ((queries + 15) / 16);
     /* Many heads of few keys, as long as enough blocks are left to do several each. */
     if (p->turns && heads * ((queries + 63) / 64) >= 8 * IG_CUDA_PROCESSORS) return p->groups ? GROUP_TURNS : TURNS;
-    if (p->direct && queries <= 8) return best_direct(p, heads, queries, keys);
+    /* Two direct blocks read the keys twice, which does not matter where there are few. */
+    bool few = queries <= 8 || (queries <= 16 && 2 * heads <= direct_at_once(p) / 2);
+    if (p->direct && few) return best_direct(p, heads, queries, keys);
     if (p->groups && queries >= 32) return best_group(p, heads, queries, keys);
     /* If few blocks would read many keys, several blocks share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && p->splits; i++) {
