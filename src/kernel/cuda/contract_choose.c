@@ -236,28 +236,39 @@ static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (START + latency + reading + products + sums + cluster + (p->heavy ? 200 : 0)) / 1000;
 }
 
-/* B streamed to the tensor cores: the slowest of the memory, of what is under way for a block at once, and of the second-level cache,
- * which also gives each block the rows; they are not quite independent of each other. From 18 times of 8 and 16 rows on an H200. */
-static double boxes_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int64_t tiles, double all) {
-    double element = ig_cuda_gemm_element(g), columns = g->bn * (g->twin ? 2.0 : 1), rows = (double)g->bm * (double)p->depth * element;
-    double ring = (double)g->warps_n * g->stages * columns * g->bk * element;
-    double memory = all / 4250;
-    double block = columns * (double)p->depth * element / ring * 1900 * (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS);
-    double cache = (all * (double)ceil_div(p->rows, g->bm) + rows * (double)tiles) / 7000;
-    return START + 500 + pow(pow(memory, 4) + pow(block, 4) + pow(cache, 4), 0.25);
+/* What takes longest, where the others are not quite hidden. */
+static double longest(double a, double b, double c) {
+    return pow(pow(a, 4) + pow(b, 4) + pow(c, 4), 0.25);
 }
 
-/* B streamed through shared memory: reading it, which begins while the preceding kernel ends, and one way to the memory and back.
- * From 30 times of one row in chains of kernels on an H200. */
+/* B streamed to the tensor cores, beginning while the preceding kernel ends: the memory, what is under way for a block at once, and the
+ * second-level cache, which also gives each block the rows; a way to the memory and back where few blocks share it. From 60 times
+ * of one to 16 rows on an H200. */
+static double boxes_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int64_t tiles, double all) {
+    double element = ig_cuda_gemm_element(g), columns = g->bn * (g->twin ? 2.0 : 1), depth = (double)p->depth;
+    int64_t blocks_of_rows = ceil_div(p->rows, g->bm), rows = p->rows < g->bm ? p->rows : g->bm;
+    double ring = (double)g->warps_n * g->stages * columns * g->bk * element;
+    double memory = all / 4250;
+    double block = columns * depth * element / ring * 1900 * (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS);
+    double cache = (all * (double)blocks_of_rows + (double)(rows * tiles) * depth * element) / 7000;
+    return longest(memory, block, cache) + (tiles < IG_CUDA_PROCESSORS ? 600 : 0);
+}
+
+/* The same to CUDA cores, which multiply in f32. From 50 times of one to four rows. */
+static double columns_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int64_t tiles, double all) {
+    double element = ig_cuda_gemm_element(g), waves = (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS) - 1;
+    double products = all / element * (double)ceil_div(p->rows, g->bm) * (g->bm + 1.5) * 1.1e-4;
+    double again = (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
+    double narrow = g->warps_n < 8 ? 100 : 0;                           /* as many pieces are under way, but fewer at work */
+    return 700 + longest(all / 4250, products, again) + 300 * waves + narrow;
+}
+
 static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    double matrices = (double)p->batch * (g->twin ? 2 : 1), element = ig_cuda_gemm_element(g);
+    double matrices = (double)p->batch * (g->twin ? 2 : 1);
+    double all = matrices * (double)p->depth * (double)p->columns * ig_cuda_gemm_element(g);
     int64_t tiles = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn);
-    double all = matrices * (double)p->depth * (double)p->columns * element, heavy = p->heavy ? 200 : 0;
-    if (g->bm > 4) return (boxes_cost(p, g, tiles, all) + heavy) / 1000;
-    double waves = (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS) - 1;
-    double reading = all / 4250 + (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
-    double narrow = g->warps_n < 8 ? 100 : 0; /* as many pieces are under way, but fewer at work */
-    return (START + 700 + reading + 300 * waves + narrow + 20 * g->bm + heavy) / 1000;
+    double time = g->bm > 4 ? boxes_time(p, g, tiles, all) : columns_time(p, g, tiles, all);
+    return (START + time + (p->heavy ? 200 : 0)) / 1000;
 }
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
@@ -455,7 +466,7 @@ static void add_streams(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     if (!fits || p->rows > MOST_ROWS || ig_cuda_math_is_bytes(like->math) || p->depth > INT32_MAX / 64) return;
     for (int bm = 1; bm <= (element == 2 ? MOST_ROWS : 4); bm *= 2) {
         bool cores = bm > 4;
-        if (bm < p->rows || (bm >= 2 * p->rows && bm > 1 && !(bm == 8 && p->rows > 2))) continue;
+        if (bm < p->rows || (bm >= 2 * p->rows && bm > 1 && bm != 8)) continue;
         if (cores && (p->a_copy < 16 || !p->boxed)) continue;
         int64_t step = cores ? 16 : 4, bn = ceil_div(ceil_div(p->columns, BLOCKS), step) * step;
         struct ig_cuda_gemm g = *like;
