@@ -30,7 +30,7 @@ enum ig_expect_kind {
     IG_EXPECT_CORES,    /* by warps on the tensor cores */
     IG_EXPECT_FMA,      /* on the CUDA cores */
     IG_EXPECT_DIRECT,
-    IG_EXPECT_STREAM, /* of few rows, and those of weights of few bits */
+    IG_EXPECT_STREAM, /* of few rows */
     IG_EXPECT_PATCH,
     IG_EXPECT_DEPTHWISE,
     IG_EXPECT_ATTEND,
@@ -47,6 +47,7 @@ enum ig_expect_kind {
     IG_EXPECT_CPU_SCAN,
     IG_EXPECT_CPU_TILES, /* products by AMX */
     IG_EXPECT_CPU_PARTS, /* of f32, likewise */
+    IG_EXPECT_CODES,     /* products of weights of few bits, on GPUs */
     IG_EXPECT_KINDS
 };
 /* "rows side by side" */

@@ -8,8 +8,7 @@
  */
 #include "compile/shard/links.h"
 
-static const struct ig_link nvlink = {"NVLink", 4.4, 1, 180e3, 25},
-                            shared_memory = {"shared memory", 1, 0.5, 7.5e3, 0};
+static const struct ig_link nvlink = {"NVLink", 4.4, 1, 180e3, 25}, shared_memory = {"shared memory", 1, 0.5, 7.5e3, 0};
 
 const struct ig_link *ig_link_of(const struct ig_target *target) {
     return ig_target_is_cuda(target) ? &nvlink : &shared_memory;

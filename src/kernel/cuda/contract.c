@@ -23,9 +23,9 @@ struct gemm {
     struct ig_loops *k;
     struct ig_cuda_gemm *g;
     struct ig_cuda_source a, b, twin;
-    struct ig_cuda_scales scales; /* of matmul_scaled */
+    struct ig_cuda_scales scales;      /* of matmul_scaled */
     ig_dim rows, batch, columns_apart; /* `boxed`: columns of B from one batch to the next */
-    int tile; /* buffer of sums */
+    int tile;                          /* buffer of sums */
     int list;
     int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
     /* Variables of the tile being emitted. */
@@ -388,7 +388,8 @@ static void make_buffers(struct gemm *s) {
         kernel->maps[1] = map_of(s, &s->b, s->c->columns, g->bn);
     }
     if (g->stream && g->bm > 4) {
-        ig_dim lines = s->columns_apart == s->c->columns ? ig_dim_mul(s->k->dims, s->batch, s->c->columns) : s->c->columns;
+        ig_dim lines =
+            s->columns_apart == s->c->columns ? ig_dim_mul(s->k->dims, s->batch, s->c->columns) : s->c->columns;
         kernel->n_maps = 2;
         kernel->maps[0] = map_of(s, &s->b, lines, g->bn);
         kernel->maps[1] = map_of(s, g->twin ? &s->twin : &s->b, lines, g->bn);

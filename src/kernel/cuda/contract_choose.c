@@ -259,7 +259,7 @@ static double columns_time(const struct ig_cuda_problem *p, const struct ig_cuda
     double element = ig_cuda_gemm_element(g), waves = (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS) - 1;
     double products = all / element * (double)ceil_div(p->rows, g->bm) * (g->bm + 1.5) * 1.1e-4;
     double again = (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
-    double narrow = g->warps_n < 8 ? 100 : 0;                           /* as many pieces are under way, but fewer at work */
+    double narrow = g->warps_n < 8 ? 100 : 0; /* as many pieces are under way, but fewer at work */
     return 700 + longest(all / 4250, products, again) + 300 * waves + narrow;
 }
 

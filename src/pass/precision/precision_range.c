@@ -154,7 +154,8 @@ static struct ig_range range_of_cast(const struct sweep *s, const struct ig_node
 
 static bool is_elementwise(const struct ig_node *n) {
     enum ig_family family = ig_op_info(n->op)->family;
-    return family == IG_FAMILY_MAP || family == IG_FAMILY_VIEW || family == IG_FAMILY_WINDOW || family == IG_FAMILY_COLLECTIVE;
+    return family == IG_FAMILY_MAP || family == IG_FAMILY_VIEW || family == IG_FAMILY_WINDOW ||
+           family == IG_FAMILY_COLLECTIVE;
 }
 
 /* Do all non-constant operands come from integers? */

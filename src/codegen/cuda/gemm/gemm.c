@@ -39,9 +39,10 @@ static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text 
     ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, ROWS_AT = %d };\n", at.ring, at.barriers, at.rows);
     /* The tensor cores multiply all columns at once, and warps share their depth. */
     bool cores = g->bm > 4;
-    int columns = (g->twin ? 2 : 1) * g->bn, piece = g->bk * ig_cuda_gemm_element(g), column = g->depth * ig_cuda_gemm_element(g);
-    ig_text_printf(text, "constexpr int GROUPS = %d, SHARES = %d, WARPS = %d;\n", cores ? 1 : columns, cores ? g->warps_n : 1,
-                   g->warps_n);
+    int columns = (g->twin ? 2 : 1) * g->bn, piece = g->bk * ig_cuda_gemm_element(g),
+        column = g->depth * ig_cuda_gemm_element(g);
+    ig_text_printf(text, "constexpr int GROUPS = %d, SHARES = %d, WARPS = %d;\n", cores ? 1 : columns,
+                   cores ? g->warps_n : 1, g->warps_n);
     ig_text_printf(text, "constexpr int PIECE = %d, COLUMN = %d, PIECES = %d, STAGE = %d;\n", piece, column,
                    (column + piece - 1) / piece, cores ? columns * piece : piece);
 }
