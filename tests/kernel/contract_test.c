@@ -390,7 +390,7 @@ static void test_direct(void **state) {
 
 /* Few rows by weights that stream through shared memory: on CUDA cores and on tensor cores, columns shorter than a piece and
  * longer than a ring, depths that end within a step, columns that end within a block or a group, fewer columns than warps,
- * fewer rows than the tile has, NaN. */
+ * fewer rows than the tile has, products one by one, NaN. */
 static void test_stream(void **state) {
     (void)state;
     static const struct product sizes[] = {
@@ -402,6 +402,8 @@ static void test_stream(void **state) {
         {FLOATS, 2, 2, {16, 2048}, {2048, 18}, .constant = true},
         {FLOATS, 2, 2, {2, 1000}, {1000, 3}, .constant = true},
         {FLOATS, 3, 2, {5, 1, 776}, {776, 50}, .constant = true},
+        {FLOATS, 3, 3, {3, 11, 328}, {3, 72, 328}, .transposed = true},
+        {FLOATS, 3, 3, {2, 6, 1096}, {2, 50, 1096}, .transposed = true, .bias = true},
     };
     check_few_rows("streamed", build_product, sizes, sizeof *sizes, COUNT(sizes), 4, 4);
 }
