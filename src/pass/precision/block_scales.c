@@ -112,14 +112,13 @@ static ig_value beneath_repeats(struct ig_graph *g, const struct ig_node *reshap
                     ig_dim_product(g->dims, type.dim + axis + 1, type.rank - axis - 1);
     if (!same) return IG_NO_VALUE;
     type.dim[axis] = blocks;
-    return ig_build_reshape(g, spread->in[0], type.dim, type.rank);
+    return ig_build_reshape(g, beneath(g, spread->in[0], IG_OP_reshape), type.dim, type.rank);
 }
 
 /* v with one element for each BLOCK along an axis, if it repeats them; else IG_NO_VALUE. */
 static ig_value once_per_block(struct ig_graph *g, ig_value v, int axis) {
     const struct ig_node *n = ig_def(g, v);
-    ig_value x = IG_NO_VALUE, whole = beneath(g, v, IG_OP_reshape); /* there and back */
-    if (whole != v && ig_same_dims(ig_type_of(g, whole), ig_type_of(g, v))) return once_per_block(g, whole, axis);
+    ig_value x = IG_NO_VALUE;
     if (n && n->op == IG_OP_reshape) return beneath_repeats(g, n, axis);
     if (n && n->op == IG_OP_cast) {
         enum ingot_dtype dtype = ig_type_of(g, v)->dtype;
