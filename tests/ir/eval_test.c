@@ -33,7 +33,7 @@ struct text_case {
 static void read_tensor(const char *text, struct text_tensor *t) {
     size_t length = strcspn(text, " ");
     snprintf(t->type, sizeof t->type, "%.*s", (int)length, text);
-    char dtype[8];
+    char dtype[16];
     snprintf(dtype, sizeof dtype, "%.*s", (int)strcspn(text, "["), text);
     t->tensor = (struct ingot_tensor){.dtype = ig_dtype_parse(dtype), .data = t->data};
     assert_int_not_equal(t->tensor.dtype, INGOT_DTYPE_NONE);
@@ -383,6 +383,20 @@ static void test_matmul_blocks(void **state) {
           NULL);
 }
 
+/* Sums of blocks of the depth, of which the last is short, times the scales of their row and of their columns. Floats are given by
+ * their codes: 1 2 3, and 1 10 96 -1 0 2. */
+static void test_matmul_scaled(void **state) {
+#define SCALED(columns) "matmul_scaled(%0, %1, %2, %3) {acc=f32, block=2, columns=" columns "}"
+    check(SCALED("1"), "u8[1,3] 1 2 3", "i8[2,3] 1 10 100 -1 0 2", "f32[1,2] 2 0.5", "f32[2,2] 1 3 10 100", "->",
+          "f32[1,2] 1542 294", NULL);
+    check(SCALED("2"), "f8e4m3fn[1,3] 56 64 68", "f8e5m2[2,3] 60 73 86 188 0 64", "f32[1,2] 2 0.5", "f32[2,1] 1 10",
+          "->", "f32[1,2] 1482 28", NULL);
+    check(SCALED("1"), "i8[2,3] 127 127 1 0 0 0", "u8[1,3] 255 255 2", "f32[2,2] 0 inf 0 nan", "f32[2,1] 5 1", "->",
+          "f32[2,1] inf nan", NULL);
+    check(SCALED("1"), "u8[1,0]", "i8[2,0]", "f32[1,0]", "f32[0,2]", "->", "f32[1,2] 0 0", NULL);
+    check(SCALED("1"), "u8[0,3]", "i8[2,3] 1 10 100 -1 0 2", "f32[0,2]", "f32[2,2] 1 3 10 100", "->", "f32[0,2]", NULL);
+}
+
 #define CONV_TAIL(groups, last, packed, n, kernel)                                                   \
     "groups=" groups ", acc=f32, channels_last=" last ", packed=" packed ", n=" n ", kernel=" kernel \
     ", math=0, border=0}"
@@ -684,6 +698,7 @@ int main(void) {
         cmocka_unit_test(test_scan),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_blocks),
+        cmocka_unit_test(test_matmul_scaled),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_recurrent),

@@ -326,9 +326,13 @@ static const struct refusal refusals[] = {
     {"%1 = matmul_blocks(%0, %0, %0) {acc=f32, bits=4, block=0, offset=0, packed=0, n=0}: f32[2,2]", "blocks of 0"},
     {"%1 = matmul_blocks(%0, %0, %0) {acc=i32, bits=4, block=1, offset=0, packed=0, n=0}: f32[2,2]",
      "unknown type of the result"},
-    {"%1 = constant() {data=[1,2,3,4,5,6]}: u8[2,3]\n"
-     "%2 = matmul_scaled(%1, %1, %0, %0) {acc=f32, block=2, columns=1}: f32[2,2]",
-     "dims of scales and blocks 3 and 2 differ"},
+#define SCALED(attributes) \
+    "%1 = constant() {data=[1,2,3,4,5,6]}: u8[2,3]\n%2 = matmul_scaled(%1, %1, %0, %0) {" attributes "}: f32[2,2]"
+    {SCALED("acc=f32, block=1, columns=1"), "dims of scales and blocks 2 and 3 differ"},
+    {SCALED("acc=f32, block=2, columns=1"), "dims of scales and blocks 3 and 2 differ"},
+    {SCALED("acc=i32, block=1, columns=1"), "scaled sums are accumulated in f32 only"},
+    {SCALED("acc=f32, block=0, columns=1"), "blocks of 0"},
+    {SCALED("acc=f32, block=1, columns=0"), "scales for 0 columns"},
     {"%1 = matmul_scaled(%0, %0, %0, %0) {acc=f32, block=1, columns=1}: f32[2,2]",
      "the operands are neither floats of 8 bits nor bytes"},
     {"%1 = matmul(%0, %0) {acc=i32, packed=0, n=0, math=0}: f32[2,3]", "type f32 cannot be accumulated in i32"},
@@ -456,7 +460,8 @@ static const char all_ops[] =
     "  %60 = reduce_scatter(%0) {number=2, rank=0, axis=1, parts=[1,2], reduction=1}: f32[2,1]\n"
     "  %61 = all_to_all(%0) {number=3, ranks=2}: f32[2,3]\n"
     "  %62 = broadcast_from(%0) {number=4, ranks=4, root=3}: f32[2,3]\n"
-    "  %63 = matmul_scaled(%56, %56, %0, %12) {acc=f32, block=1, columns=1}: f32[2,2]\n";
+    "  %63 = constant() {data=[1,2]}: f32[1,2]\n"
+    "  %64 = matmul_scaled(%56, %56, %22, %63) {acc=f32, block=3, columns=1}: f32[2,2]\n";
 
 static char everything[32768];
 
@@ -472,7 +477,7 @@ static void append(const char *format, ...) {
 static void make_everything(void) {
     static const char *const operand[] = {"%0", "%3", "%0", "%4", "%3"};
     static const char *const type[] = {"f32[2,3]", "i64[2,3]", "f32[2,3]", "bool[2,3]", "i64[2,3]"};
-    int number = 64;
+    int number = 65;
     everything[0] = 0;
     append("symbol n from 1 to 64\ngraph {\n  input %%0 \"x\": f32[2,3]\n  input %%1 \"image\": f32[n,3,h,w]\n"
            "  input %%2 \"c\": bool[]\n  input %%3 \"indices\": i64[2,3] = [0,1,2,?,n-1,\"a b\"]\n");

@@ -3,8 +3,13 @@
  * that fit nothing, scales for each column and for 128 of them; NaN, infinities, zeros and large and small numbers among the scales.
  */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "codegen/cuda/print.h"
 #include "support/check/kernel_cases.h"
+#include "support/check/nvrtc_check.h"
+#include "support/check/passes.h"
 
 enum scales { ORDINARY, HOSTILE, LARGE, SMALL };
 
@@ -126,7 +131,57 @@ static void test_plain(void **state) {
     check_all();
 }
 
+/* ---- On GPUs of every generation ---- */
+
+/* One product of each pair of types. */
+static const struct product compiled[] = {
+    {300, 384, 288, E4M3, .shared = 128, .ended = true},
+    {-4, 1024, 192, E5M2, .shared = 1},
+    {300, 384, 288, S8, .shared = 128, .ended = true},
+    {20, 200, 41, U8S8, .shared = 1, .turned = true},
+};
+
+static void compile(struct ig_job *job, void *argument) {
+    enum { CHOICES = 6, FIRST_FLOAT8_SM = 89 };
+    const char *arch = argument;
+    IG_VEC(struct ig_source) sources = {0};
+    struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32};
+    target.sm = atoi(arch + 3);
+    target.sm_own = strchr(arch, 'a') != NULL;
+    const struct ig_pass_options options = {.target = &target};
+    for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++) {
+        struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+        const struct ig_kernel *kernel;
+        build(g, &compiled[i]);
+        g = passes_named(g, "fuse partition", &options);
+        const struct ig_region *region = &g->regions.at[g->regions.count - 1];
+        bool integers = compiled[i].b == INGOT_I8;
+        for (int c = 0; c < CHOICES && (kernel = ig_kernel_candidate(g, region, &target, NULL, c)); c++) {
+            /* Never one by one where the tensor cores multiply such numbers. */
+            assert_int_equal(kernel->gemm != NULL, integers || target.sm >= FIRST_FLOAT8_SM);
+            const char *name = ig_format(job, "scaled_%d_%d", (int)i, c);
+            IG_PUSH(job, &sources, (struct ig_source){name, ig_cuda_kernel(job, kernel, "kernel", &target)});
+        }
+    }
+    nvrtc_check(job, arch, sources.at, sources.count);
+}
+
+static void test_compiles(void **state) {
+    static char archs[][8] = {"sm_80", "sm_89", "sm_90a", "sm_100"};
+    (void)state;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &ig_libc_allocator);
+        enum ingot_status status = ig_job_run(&job, compile, archs[i], &error);
+        ig_job_deinit(&job);
+        if (status == INGOT_TOOLCHAIN && strstr(error.message, "libnvrtc")) skip();
+        if (status != INGOT_OK) fail_msg("%s: %s", archs[i], error.message);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_cores), cmocka_unit_test(test_plain)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_cores), cmocka_unit_test(test_plain),
+                                       cmocka_unit_test(test_compiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

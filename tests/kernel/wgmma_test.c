@@ -30,19 +30,24 @@ struct product {
     int64_t rows, depth, columns; /* of a convolution: images, channels; rows -1: a symbol */
     enum end end;
     int64_t side; /* of the images of a 3x3 convolution; 0: a matrix product */
-    enum { F16, TF32, I8, F8, FAST_F8 } type;
+    enum { F16, TF32, I8, F8, FAST_F8, SQUARES_F8, COLUMNS_F8, SQUARES_I8, COLUMNS_I8 } type;
 };
 
 static const struct {
     const char *name;
     enum ingot_dtype dtype, acc, out;
     enum ig_math math;
+    int64_t shared; /* columns that share a scale in each 128 of the depth; 0: there are no such scales */
 } types[] = {
     [F16] = {"f16", INGOT_F16, INGOT_F32, INGOT_F16, IG_MATH_EXACT},
     [TF32] = {"tf32", INGOT_F32, INGOT_F32, INGOT_F32, IG_MATH_TF32},
     [I8] = {"i8", INGOT_I8, INGOT_I32, INGOT_I8, IG_MATH_EXACT},
     [F8] = {"f8", INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT},
     [FAST_F8] = {"fast f8", INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_FAST},
+    [SQUARES_F8] = {"f8, squares scaled", INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 128},
+    [COLUMNS_F8] = {"f8, columns scaled", INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 1},
+    [SQUARES_I8] = {"i8, squares scaled", INGOT_I8, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 128},
+    [COLUMNS_I8] = {"i8, columns scaled", INGOT_I8, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 1},
 };
 
 /* Of those that differ in sizes only, the first has the most kernels that are compiled. */
@@ -77,6 +82,12 @@ static const struct product products[] = {
     {-1, 768, 3072, .end = RESIDUAL, .type = F8},
     {-1, 256, 256, .end = RELU, .side = 14, .type = F8},
     {8192, 1024, 1024, .end = RELU, .type = FAST_F8},
+    {8192, 1024, 1024, .end = GELU, .type = SQUARES_F8},
+    {-1, 768, 3072, .end = RESIDUAL, .type = SQUARES_F8},
+    {8192, 1024, 1024, .end = RELU, .type = COLUMNS_F8},
+    {100352, 256, 256, .end = RELU, .type = COLUMNS_F8},
+    {8192, 1024, 1024, .end = RELU, .type = SQUARES_I8},
+    {-1, 768, 3072, .end = RESIDUAL, .type = COLUMNS_I8},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -121,6 +132,16 @@ static ig_value matmul(struct ig_graph *g, const struct product *p, ig_value x) 
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
 }
 
+static ig_value scaled(struct ig_graph *g, const struct product *p, ig_value x) {
+    enum { BLOCK = 128 };
+    int64_t shared = types[p->type].shared;
+    const int64_t rows[] = {p->rows, p->depth / BLOCK}, matrix[] = {p->columns, p->depth};
+    const int64_t scales[] = {p->depth / BLOCK, p->columns / shared};
+    return ig_build_matmul_scaled(g, x, random_constant(g, types[p->type].dtype, 2, matrix, 1),
+                                  input(g, "scales", INGOT_F32, 2, rows), random_constant(g, INGOT_F32, 2, scales, 3),
+                                  BLOCK, shared);
+}
+
 static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
     const enum ingot_dtype dtype = types[p->type].out;
     const bool rounded = p->end == ROUNDED_BIAS;
@@ -138,7 +159,7 @@ static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
 static void build_product(struct ig_graph *g, const struct product *p) {
     const int64_t sizes[] = {p->rows, p->side ? p->side : p->depth, p->side, p->depth};
     ig_value x = input(g, "x", types[p->type].dtype, p->side ? 4 : 2, sizes);
-    ig_value y = p->side ? conv(g, p, x) : matmul(g, p, x);
+    ig_value y = p->side ? conv(g, p, x) : types[p->type].shared ? scaled(g, p, x) : matmul(g, p, x);
     if (p->type == I8) y = ig_build_cast(g, y, INGOT_F32);
     if (p->type == I8) y = ig_map2(g, IG_OP_mul, y, random_constant(g, INGOT_F32, 1, &p->columns, 2));
     y = ended(g, p, y);
