@@ -7,6 +7,7 @@ import unittest
 import numpy as np
 
 import ingot
+from onnx_file import model, node
 from tensor_test import DlTensor
 
 
@@ -380,6 +381,35 @@ class Gpu(unittest.TestCase):
         i = np.arange(32) * 2
         expected = np.tanh(weights[i].astype(np.float32)).astype(np.float16).astype(np.float32) @ weights.T.astype(np.float32)
         np.testing.assert_allclose(engine(i), expected, rtol=2e-3, atol=2e-2)
+
+    def test_scales_by_blocks(self):
+        """A model of bytes with scales for each 128 of the depth, through the importer: multiplied as bytes, and refitted."""
+        rng = np.random.default_rng(2)
+        x, s = rng.standard_normal((21, 300)).astype(np.float32), rng.uniform(0.01, 0.03, (21, 3)).astype(np.float32)
+        blocked = {"block_size": 128}
+        onnx = model(
+            [
+                node("QuantizeLinear", ["x", "s"], ["q"], axis=1, output_dtype=3, **blocked),
+                node("DequantizeLinear", ["q", "s"], ["a"], axis=1, **blocked),
+                node("DequantizeLinear", ["w", "ws"], ["b"], axis=0, **blocked),
+                node("MatMul", ["a", "b"], ["y"]),
+            ],
+            [("x", "float32", ["n", 300]), ("s", "float32", ["n", 3])],
+            [("y", "float32", ["n", 40])],
+            opset=21,
+            initializers={"w": np.zeros((300, 40), np.int8), "ws": np.ones((3, 40), np.float32)},
+        )
+        engine = ingot.compile(onnx, target=ingot.gpu_info(0)["target"])
+        tactics = [kernel["tactic"] for kernel in engine.explanation()["kernels"]]
+        self.assertTrue([tactic for tactic in tactics if tactic.startswith("gemm i8") and tactic.endswith(", scaled")], tactics)
+        a = np.clip(np.round(x / s.repeat(128, 1)[:, :300]), -128, 127) * s.repeat(128, 1)[:, :300].astype(np.float64)
+        np.testing.assert_array_equal(engine(x, s), np.zeros((21, 40)))
+        for _ in range(2):
+            w = rng.integers(-128, 128, (300, 40)).astype(np.int8)
+            ws = rng.uniform(0.01, 0.02, (3, 40)).astype(np.float32)
+            engine.refit({"w": w, "ws": ws})
+            y = a @ (w * ws.repeat(128, 0)[:300].astype(np.float64))
+            np.testing.assert_allclose(engine(x, s), y, rtol=1e-5, atol=1e-5 * np.abs(y).max())
 
     def test_weights_borrowed_on_the_second_gpu(self):
         net = ingot.Network()
