@@ -19,6 +19,10 @@
  *
  * `total` is the type of sums: float, or int of bytes.
  *
+ * If sums are scaled, there are further (const float *row scales, pitches of rows and of steps, const float *column scales, how many
+ * of these a step has); gemm_scales.cu says how they lie. With a producer, or where loops fill the operands, `sums.by.start` takes
+ * them before the first step.
+ *
  * `rows` and `columns` are those of the whole product; elements past them count as zero.
  *
  * If the kernel's loops fill the operands, there are instead a type gemm::sums with clear(); gemm::add(sums, tile),
