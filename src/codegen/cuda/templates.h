@@ -37,6 +37,7 @@ extern const char ig_cuda_template_gemm_scales[];
 extern const char ig_cuda_template_gemm_stream_fma[];
 extern const char ig_cuda_template_gemm_stream_mma[];
 extern const char ig_cuda_template_gemm_taps[];
+extern const char ig_cuda_template_gemm_unscaled[];
 extern const char ig_cuda_template_gemm_walk[];
 extern const char ig_cuda_template_gemm_wgmma[];
 extern const char ig_cuda_template_gemm_windows[];

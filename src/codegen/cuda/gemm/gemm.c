@@ -1,8 +1,6 @@
 /* The matrix product of a block as CUDA C++: prints the constants, and the parts of the template that they need. */
 #include "codegen/cuda/gemm/gemm.h"
 
-#include <string.h>
-
 #include "codegen/cuda/templates.h"
 
 enum { MOST_UNROLLED = 12 /* steps */, MOST_SUMS = 16 /* of a thread */ };
@@ -14,22 +12,6 @@ enum { MOST_UNROLLED = 12 /* steps */, MOST_SUMS = 16 /* of a thread */ };
 static bool is_unrolled(const struct ig_cuda_gemm *g) {
     return g->math != IG_CUDA_FMA && g->steps > 0 && g->steps <= MOST_UNROLLED &&
            g->bm * g->bn <= MOST_SUMS * ig_cuda_gemm_threads(g);
-}
-
-/* Adds a part of the template. Its text within marks for scales is there only if the sums are scaled, so that all other kernels'
- * text is what it would be without. */
-static void add_hooked(const struct ig_cuda_gemm *g, const char *part, struct ig_text *text) {
-    static const char opens[] = "/*+", closes[] = "+*/";
-    const char *mark;
-    while ((mark = strstr(part, opens))) {
-        const char *end = strstr(mark, closes);
-        IG_ASSERT(text->job, end);
-        ig_text_add_n(text, part, (size_t)(mark - part));
-        mark += strlen(opens);
-        if (g->scale_columns) ig_text_add_n(text, mark, (size_t)(end - mark));
-        part = end + strlen(closes);
-    }
-    ig_text_add(text, part);
 }
 
 static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -53,9 +35,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { FMA, TF32, F16, BF16, I8, F8, MATH = %d };\n", (int)g->math);
     const char *total = !integers || g->scale_columns > 0 ? "float" : "int";
     ig_text_printf(text, "typedef %s total;\ntypedef %s2 two_totals;\ntypedef %s4 totals;\n", total, total, total);
-    if (g->scale_columns)
-        ig_text_printf(text, "typedef %s step_total;\nenum { SCALE_COLUMNS = %d, DEALT_SCALES = %d };\n",
-                       integers ? "int" : "float", g->scale_columns, g->dealt);
+    ig_text_printf(text, "typedef %s step_total;\nenum { SCALE_COLUMNS = %d, DEALT_SCALES = %d };\n",
+                   integers ? "int" : "float", g->scale_columns, g->dealt);
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
@@ -134,8 +115,7 @@ static struct source source_of(struct ig_job *job, const struct ig_cuda_gemm *g,
 /* Where the scales of a product's rows and columns lie, as scales::start takes them; and the block's own place. */
 static const char scale_parameters[] = ",\n    const float *row_scales, long long row_pitch, long long step_pitch, "
                                        "const float *column_scales,\n    long long across";
-static const char scale_start[] = "    scales by;\n"
-                                  "    by.start(row_scales, row_pitch, step_pitch, rows, column_scales, across, "
+static const char scale_start[] = "    by.start(row_scales, row_pitch, step_pitch, rows, column_scales, across, "
                                   "(int)first_row, (int)first_column, 0);\n";
 
 static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -144,15 +124,16 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
         text,
         "__device__ __forceinline__ void multiply(total *tile, const void *a, %slong long first_row,\n"
         "    long long rows, const void *b, %slong long first_column, long long columns, long long depth%s) {\n"
+        "    scales by;\n"
         "%s"
         "    %s load_a;\n"
         "    load_a.start((const char *)a, %s, first_row, rows);\n"
         "    %s load_b;\n"
         "    load_b.start((const char *)b, %s, first_column, columns);\n"
-        "    walk(tile, load_a, load_b, depth%s);\n"
+        "    walk(tile, load_a, load_b, depth, by);\n"
         "}\n",
         a.parameters, b.parameters, g->scale_columns ? scale_parameters : "", g->scale_columns ? scale_start : "",
-        a.type, a.arguments, b.type, b.arguments, g->scale_columns ? ", by" : "");
+        a.type, a.arguments, b.type, b.arguments);
 }
 
 /* A type of operands in the names of instructions. */
@@ -200,11 +181,6 @@ void ig_cuda_print_multiply_block(enum ig_cuda_math math, enum ingot_dtype a_typ
     print_block(math, a_type, b_type, promoted, "total", text);
 }
 
-/* What the instructions sum up. */
-static const char *step_total(const struct ig_cuda_gemm *g) {
-    return g->scale_columns ? "step_total" : "total";
-}
-
 /* The instruction that multiplies 64 rows by a group's columns, or the other way round. If sums are promoted, `add` says
  * whether it adds to those that there are, or begins new ones. */
 static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -214,11 +190,11 @@ static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *t
          integers = g->math == IG_CUDA_I8;
     int columns = g->producer ? g->bn : g->swapped ? g->bm / g->warps_m : g->bn / g->warps_n, sums = columns / 2;
     ig_text_printf(text,
-                   "__device__ __forceinline__ void multiply_add(%s (&c)[%d][4], unsigned long long a, unsigned long "
-                   "long b, int add) {\n"
+                   "__device__ __forceinline__ void multiply_add(step_total (&c)[%d][4], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, %s, 0;\\n\"\n"
                    "                 \"wgmma.mma_async.sync.aligned.m64n%dk%d.%s.%s.%s {\"",
-                   step_total(g), columns / 8, g->promoted ? ig_format(text->job, "%%%d", sums + 2) : "1", columns,
+                   columns / 8, g->promoted ? ig_format(text->job, "%%%d", sums + 2) : "1", columns,
                    32 / ig_cuda_gemm_element(g), integers ? "s32" : "f32", first, second);
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
@@ -236,19 +212,19 @@ static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *t
 /* Prints how a step is multiplied, and the walk over the steps. */
 static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
     if (g->warpgroups) {
-        add_hooked(g, ig_cuda_template_gemm_wgmma, text);
+        ig_text_add(text, ig_cuda_template_gemm_wgmma);
     } else {
         if (g->math != IG_CUDA_FMA) {
             ig_text_add(text, ig_cuda_template_mma);
             bool promoted = g->promoted && !g->scale_columns; /* or the whole step's */
-            print_block(g->math, g->a_type, g->b_type, promoted, step_total(g), text);
+            print_block(g->math, g->a_type, g->b_type, promoted, "step_total", text);
         }
         if (g->math == IG_CUDA_FMA)
             ig_text_add(text, ig_cuda_template_gemm_fma);
         else
-            add_hooked(g, ig_cuda_template_gemm_mma, text);
+            ig_text_add(text, ig_cuda_template_gemm_mma);
     }
-    add_hooked(g, ig_cuda_template_gemm_walk, text);
+    ig_text_add(text, ig_cuda_template_gemm_walk);
 }
 
 /* Multiplies the operands that the kernel's loops have filled in. */
@@ -267,7 +243,7 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_windows);
     print_place(g, "a", g->a, g->bm, text);
     print_place(g, "b", g->b, g->bn, text);
-    add_hooked(g, ig_cuda_template_gemm, text);
+    ig_text_add(text, ig_cuda_template_gemm);
     print_products(g, text);
     if (filled)
         ig_text_add(text, add);
@@ -278,7 +254,7 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
 static void print_producer(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, ig_cuda_template_gemm_barrier);
     ig_text_add(text, ig_cuda_template_gemm_box);
-    add_hooked(g, ig_cuda_template_gemm_producer, text);
+    ig_text_add(text, ig_cuda_template_gemm_producer);
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);
 }
 
@@ -303,9 +279,10 @@ static void print_stream(const struct ig_cuda_gemm *g, struct ig_text *text) {
 void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, "namespace gemm {\n");
     print_constants(g, text);
-    if (g->scale_columns) ig_text_add(text, ig_cuda_template_gemm_scales);
+    if (!g->direct && !g->stream)
+        ig_text_add(text, g->scale_columns ? ig_cuda_template_gemm_scales : ig_cuda_template_gemm_unscaled);
     if (g->warpgroups) {
-        add_hooked(g, ig_cuda_template_gemm_group, text);
+        ig_text_add(text, ig_cuda_template_gemm_group);
         print_group_multiply(g, text);
     }
     if (g->producer)

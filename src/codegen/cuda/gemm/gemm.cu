@@ -5,7 +5,7 @@ __device__ __forceinline__ void cluster_barrier() {
 }
 
 __device__ __forceinline__ total total_of(unsigned bits) {
-    if constexpr (MATH == I8/*+ && false+*/) return (int)bits;
+    if constexpr (MATH == I8 && !SCALE_COLUMNS) return (int)bits;
     else return __uint_as_float(bits);
 }
 

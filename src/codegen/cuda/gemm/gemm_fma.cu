@@ -12,6 +12,7 @@ __device__ __forceinline__ float4 load_four(unsigned from) {
 struct sums {
     static constexpr int across_n = BN / THREAD_N, across_m = BM / THREAD_M;
     float c[THREAD_M][THREAD_N];
+    scales by; // none
 
     // Lines along the depth are assigned one by one, lines across it in groups of four.
     __device__ __forceinline__ static int row(int i) {

@@ -40,14 +40,13 @@ __device__ __forceinline__ void hold(int &sum) {
 // Adds sums, which have only some of the bits of f32, to those of more of the depth, once they are computed; all but the LEFT
 // newest steps are then.
 template <int LEFT, int EIGHTS>
-__device__ __forceinline__ void promote(total (&to)[EIGHTS][4], /*+step_+*/total (&some)[EIGHTS][4]/*+, const float (&rows)[2],
-                                        const column_scales<EIGHTS * 8> &columns+*/) {
+__device__ __forceinline__ void promote(total (&to)[EIGHTS][4], step_total (&some)[EIGHTS][4], const step_scales<EIGHTS * 8> &by) {
     wait_for_products<LEFT>();
 #pragma unroll
     for (int j = 0; j < EIGHTS; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             hold(some[j][e]);
-            to[j][e] += /*+rows[e / 2] * columns.of(j, e) * (float)+*/some[j][e];
+            by.add(to[j][e], some[j][e], 0, j, e);
         }
 }

@@ -3,8 +3,8 @@
 struct sums {
     // The sums, in blocks of 16 x 8; per 32 bytes of the depth, one takes 16 rows of A and 8 columns of B.
     static constexpr int own_m = BM / WARPS_M, own_n = BN / WARPS_N, blocks_m = own_m / 16, blocks_n = own_n / 8;
-    total c[blocks_m][blocks_n][4];/*+
-    scales by;+*/
+    total c[blocks_m][blocks_n][4];
+    scales by;
 
     __device__ __forceinline__ static int first_row() {
         return threadIdx.x / 32 / WARPS_N * own_m;
@@ -53,14 +53,8 @@ struct sums {
         round_words(b);
     }
 
-    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {/*+
-        step_total c[blocks_m][blocks_n][4] = {};
-        float rows[blocks_m][2];
-        column_scales<own_n> columns;
-        by.of_columns(columns, first_column());
-#pragma unroll
-        for (int i = 0; i < blocks_m; i++)
-            by.of_rows(rows[i], first_row() + i * 16);+*/
+    // Adds the products of a step to sums as the instructions have them.
+    __device__ __forceinline__ static void add_products(step_total (&to)[blocks_m][blocks_n][4], unsigned a_from, unsigned b_from) {
 #pragma unroll
         for (int byte = 0; byte < DEPTH * ELEMENT; byte += 32) {
             unsigned a[blocks_m][4], b[blocks_n / 2][4];
@@ -74,16 +68,30 @@ struct sums {
             for (int i = 0; i < blocks_m; i++)
 #pragma unroll
                 for (int j = 0; j < blocks_n; j++)
-                    multiply_block(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-        }/*+
+                    multiply_block(to[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+
+    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
+        if constexpr (SCALE_COLUMNS > 0) {
+            step_total some[blocks_m][blocks_n][4] = {};
+            step_scales<own_n, blocks_m> now;
+            by.of_columns(now, first_column());
 #pragma unroll
-        for (int i = 0; i < blocks_m; i++)
+            for (int i = 0; i < blocks_m; i++)
+                by.of_rows(now, i, first_row() + i * 16);
+            by.advance(1);
+            add_products(some, a_from, b_from);
 #pragma unroll
-            for (int j = 0; j < blocks_n; j++)
+            for (int i = 0; i < blocks_m; i++)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    this->c[i][j][e] += rows[i][e / 2] * columns.of(j, e) * (float)c[i][j][e];
-        by.step++;+*/
+                for (int j = 0; j < blocks_n; j++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        now.add(c[i][j][e], some[i][j][e], i, j, e);
+        } else {
+            add_products((step_total(&)[blocks_m][blocks_n][4])c, a_from, b_from); // of the same type
+        }
     }
 
     // Products are synchronous: done when step returns.

@@ -214,8 +214,8 @@ __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, lon
 
 struct sums {
     static constexpr int blocks = BM / 64 / GROUPS;
-    total c[blocks][BN / 8][4];/*+
-    scales by;+*/
+    total c[blocks][BN / 8][4];
+    scales by;
 
     // Groups that share a tile have every second 64 of its rows.
     __device__ __forceinline__ static int row(int block) {
@@ -261,7 +261,7 @@ struct sums {
     }
 
     // Issues new products of 64 rows.
-    __device__ __forceinline__ static void begin(/*+step_+*/total (&some)[BN / 8][4], int block, unsigned a_from, unsigned b_from) {
+    __device__ __forceinline__ static void begin(step_total (&some)[BN / 8][4], int block, unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
         for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
@@ -270,36 +270,33 @@ struct sums {
         close_products();
     }
 
-/*+    // Of the step that was issued last, and of its 64 rows.
-    __device__ __forceinline__ void take_scales(float (&rows)[2], column_scales<BN> &columns, int block) {
-        by.of_rows(rows, row(block) + (int)threadIdx.x % GROUP / 32 * 16);
-        if (block == 0) by.of_columns(columns, 0);
-        if (block == blocks - 1) by.step++;
+    // Of the step that was issued last, and of its 64 rows.
+    __device__ __forceinline__ void take_scales(step_scales<BN> &to, int block) {
+        by.of_rows(to, 0, row(block) + (int)threadIdx.x % GROUP / 32 * 16);
+        if (block == 0) by.of_columns(to, 0);
+        if (block == blocks - 1) by.advance(1);
     }
 
-+*/    // Issues the products of a step. If they are PROMOTED, waits for those of each 64 rows and adds them up.
+    // Issues the products of a step. If they are PROMOTED, waits for those of each 64 rows and adds them up.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
-        if constexpr (PROMOTED) {/*+
-            float rows[2];
-            column_scales<BN> columns;+*/
+        if constexpr (PROMOTED) {
+            step_scales<BN> now;
 #pragma unroll
             for (int i = 0; i < blocks; i++) {
-                /*+step_+*/total some[BN / 8][4];
-                begin(some, i, a_from, b_from);/*+
-                take_scales(rows, columns, i);+*/
-                promote<0>(c[i], some/*+, rows, columns+*/);
+                step_total some[BN / 8][4];
+                begin(some, i, a_from, b_from);
+                take_scales(now, i);
+                promote<0>(c[i], some, now);
             }
-        } else {/*+
-#if 0+*/
+        } else {
             begin_products();
 #pragma unroll
             for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
 #pragma unroll
                 for (int i = 0; i < blocks; i++)
-                    multiply_add(c[i], part<A_ACROSS, BM>(a_from, row(i), depth),
+                    multiply_add((step_total(&)[BN / 8][4])c[i], part<A_ACROSS, BM>(a_from, row(i), depth),
                                  part<B_ACROSS, BN>(b_from, 0, depth), 1);
-            close_products();/*+
-#endif+*/
+            close_products();
         }
     }
 
@@ -312,7 +309,7 @@ struct sums {
         wait(p.full(), p.parity);
         step(p.memory(), columns_of(p, s));
     }
-    __device__ __forceinline__ static void begin_step(/*+step_+*/total (&some)[BN / 8][4], place p, int s) {
+    __device__ __forceinline__ static void begin_step(step_total (&some)[BN / 8][4], place p, int s) {
         wait(p.full(), p.parity);
         begin(some, 0, p.memory(), columns_of(p, s));
     }
@@ -328,40 +325,39 @@ __device__ __forceinline__ void pass_turn() {
 
 // The sums of a tile, where those of a step are added up while the next one's products are in flight.
 __device__ __forceinline__ void multiply_in_pairs(sums &c, place p, int steps) {
-    /*+step_+*/total even[BN / 8][4], odd[BN / 8][4];/*+
-    float even_rows[2], odd_rows[2];
-    column_scales<BN> even_columns, odd_columns;+*/
+    step_total even[BN / 8][4], odd[BN / 8][4];
+    step_scales<BN> even_scales, odd_scales;
     place before = p;
-    sums::begin_step(even, p, 0);/*+
-    c.take_scales(even_rows, even_columns, 0);+*/
+    sums::begin_step(even, p, 0);
+    c.take_scales(even_scales, 0);
     p.advance();
     int s = 1;
 #pragma unroll 1
     for (; s + 1 < steps; s += 2) {
-        sums::begin_step(odd, p, s);/*+
-        c.take_scales(odd_rows, odd_columns, 0);+*/
-        promote<1>(c.c[0], even/*+, even_rows, even_columns+*/);
+        sums::begin_step(odd, p, s);
+        c.take_scales(odd_scales, 0);
+        promote<1>(c.c[0], even, even_scales);
         arrive(before.empty());
         before = p;
         p.advance();
-        sums::begin_step(even, p, s + 1);/*+
-        c.take_scales(even_rows, even_columns, 0);+*/
-        promote<1>(c.c[0], odd/*+, odd_rows, odd_columns+*/);
+        sums::begin_step(even, p, s + 1);
+        c.take_scales(even_scales, 0);
+        promote<1>(c.c[0], odd, odd_scales);
         arrive(before.empty());
         before = p;
         p.advance();
     }
     if (s < steps) {
-        sums::begin_step(odd, p, s);/*+
-        c.take_scales(odd_rows, odd_columns, 0);+*/
+        sums::begin_step(odd, p, s);
+        c.take_scales(odd_scales, 0);
         pass_turn();
-        promote<1>(c.c[0], even/*+, even_rows, even_columns+*/);
+        promote<1>(c.c[0], even, even_scales);
         arrive(before.empty());
-        promote<0>(c.c[0], odd/*+, odd_rows, odd_columns+*/);
+        promote<0>(c.c[0], odd, odd_scales);
         arrive(p.empty());
     } else {
         pass_turn();
-        promote<0>(c.c[0], even/*+, even_rows, even_columns+*/);
+        promote<0>(c.c[0], even, even_scales);
         arrive(before.empty());
     }
 }

@@ -5,15 +5,15 @@ __device__ constexpr int common_divisor(int a, int b) {
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
-// The scales of a step for a thread's sums in WIDTH columns, which begin at a multiple of WIDTH: two of each eight, or all, if
-// neighbours share a scale.
-template <int WIDTH> struct column_scales {
+// The scales of a step for a thread's sums: of two rows of each of ROWS times 16, and in WIDTH columns, which begin at a multiple of WIDTH,
+// of two of each eight, or all, if neighbours share a scale.
+template <int WIDTH, int ROWS = 1> struct step_scales {
     static constexpr int shared = common_divisor(WIDTH, SCALE_COLUMNS), count = shared < 8 ? WIDTH / 4 : WIDTH / shared;
-    float at[count];
+    float rows[ROWS][2], columns[count];
 
-    // Of sum e in eight columns, number j.
-    __device__ __forceinline__ float of(int j, int e) const {
-        return at[shared < 8 ? j * 2 + e % 2 : j * 8 / shared];
+    // Adds sum e of 16 rows, number i, in eight columns, number j.
+    __device__ __forceinline__ void add(total &to, step_total sum, int i, int j, int e) const {
+        to += rows[i][e / 2] * columns[shared < 8 ? j * 2 + e % 2 : j * 8 / shared] * (float)sum;
     }
 };
 
@@ -31,25 +31,29 @@ struct scales {
         first_row = first_row_, first_column = first_column_, step = step_;
     }
 
-    // Of the thread's two rows of 16 that begin at `row` of the tile. Rows and columns beyond the last have the last one's.
-    __device__ __forceinline__ void of_rows(float (&to)[2], int row) const {
+    // Of the thread's two rows of the 16, number i, that begin at `row` of the tile. Rows and columns beyond the last have the last one's.
+    template <int WIDTH, int ROWS> __device__ __forceinline__ void of_rows(step_scales<WIDTH, ROWS> &to, int i, int row) const {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const long long at = min((long long)(first_row + row + (int)threadIdx.x % 32 / 4 + half * 8), last_row);
-            to[half] = rows[at * row_pitch + step * step_pitch];
+            to.rows[i][half] = rows[at * row_pitch + step * step_pitch];
         }
     }
 
     // Of the thread's columns of WIDTH that begin at `column` of the tile.
-    template <int WIDTH> __device__ __forceinline__ void of_columns(column_scales<WIDTH> &to, int column) const {
-        typedef column_scales<WIDTH> own;
+    template <int WIDTH, int ROWS> __device__ __forceinline__ void of_columns(step_scales<WIDTH, ROWS> &to, int column) const {
+        typedef step_scales<WIDTH, ROWS> own;
         const float *from = columns + step * across;
 #pragma unroll
         for (int i = 0; i < own::count; i++) {
             int at = i * own::shared;
             if (own::shared < 8 && DEALT_SCALES) at = i / 8 * 32 + (int)threadIdx.x % 4 * 8 + i % 8;
             else if (own::shared < 8) at = i / 2 * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
-            to.at[i] = from[min((first_column + column + at) / SCALE_COLUMNS, (int)across - 1)];
+            to.columns[i] = from[min((first_column + column + at) / SCALE_COLUMNS, (int)across - 1)];
         }
+    }
+
+    __device__ __forceinline__ void advance(int steps) {
+        step += steps;
     }
 };

@@ -29,17 +29,17 @@ __device__ __forceinline__ void take_step(sums &c, unsigned memory, const LOAD_A
 }
 
 template <class LOAD_A, class LOAD_B>
-__device__ __forceinline__ void walk(total *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth/*+,
-                                     const scales &by+*/) {
+__device__ __forceinline__ void walk(total *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth,
+                                     const scales &by) {
     const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);
     int first, end;
     share_out(depth, first, end);
     __syncthreads();
     copy_first(memory, load_a, load_b, first, end, depth);
     sums c;
-    c.clear();/*+
+    c.clear();
     c.by = by;
-    c.by.step = first;+*/
+    c.by.advance(first);
     int now = 0, next = STAGES - 1;
     if constexpr (WARPGROUPS) receive<STAGES - 2>();
     if constexpr (UNROLLED_STEPS > 0) { // stages, and which copies are left to issue, are constants then

@@ -4,8 +4,8 @@
 struct sums {
     // A group has 64 rows of the tile and `own` columns, or, if SWAPPED, `own` rows and 64 columns.
     static constexpr int own = SWAPPED ? BM / WARPS_M : BN / WARPS_N, groups = (SWAPPED ? BN : BM) / 64;
-    total c[own / 8][4];/*+
-    scales by;+*/
+    total c[own / 8][4];
+    scales by;
 
     __device__ __forceinline__ static int first_row() {
         const int group = threadIdx.x / 128;
@@ -24,7 +24,7 @@ struct sums {
                 c[j][e] = 0;
     }
 
-    __device__ __forceinline__ static void issue(/*+step_+*/total (&to)[own / 8][4], unsigned a_from, unsigned b_from) {
+    __device__ __forceinline__ static void issue(step_total (&to)[own / 8][4], unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
         for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT) {
@@ -38,18 +38,15 @@ struct sums {
     // Issues the products of a step. If they are PROMOTED, waits for them and adds them up.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         if constexpr (PROMOTED) {
-            /*+step_+*/total some[own / 8][4];
-            issue(some, a_from, b_from);/*+
-            float rows[2];
-            column_scales<own> columns;
-            by.of_rows(rows, first_row() + (int)threadIdx.x / 32 % 4 * 16);
-            by.of_columns(columns, first_column());
-            by.step++;+*/
-            promote<0>(c, some/*+, rows, columns+*/);
-        } else {/*+
-#if 0+*/
-            issue(c, a_from, b_from);/*+
-#endif+*/
+            step_total some[own / 8][4];
+            issue(some, a_from, b_from);
+            step_scales<own> now;
+            by.of_rows(now, 0, first_row() + (int)threadIdx.x / 32 % 4 * 16);
+            by.of_columns(now, first_column());
+            by.advance(1);
+            promote<0>(c, some, now);
+        } else {
+            issue((step_total(&)[own / 8][4])c, a_from, b_from); // of the same type, since scaled sums are PROMOTED
         }
     }
 
