@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "kernel/affine.h"
+#include "kernel/cuda/contract_maps.h"
 
 enum { MOST_VECTOR = 16 }; /* bytes per access */
 
@@ -95,90 +96,6 @@ static void find_operands(struct gemm *s, ig_x b) {
     s->a.copy = s->b.copy = 16;
 }
 
-/* Where windows along an axis of the convolution begin: the first, and the last, from the last pixel. False if that is
- * not known or further from the image than the copy engine counts. */
-static bool find_ends(struct gemm *s, int axis, int *out_lower, int *out_upper) {
-    const struct ig_contract *c = s->c;
-    int64_t limit = ig_tensor_map_limit(c->spatial < 3 ? 2 : 3), before, after;
-    int64_t span =
-        (ig_contract_attr(c, IG_ATTR_kernel)->ints[axis] - 1) * ig_contract_attr(c, IG_ATTR_dilations)->ints[axis];
-    if (!ig_dim_is_const(s->k->dims, ig_contract_attr(c, IG_ATTR_before)->dims[axis], &before)) return false;
-    if (!ig_dim_is_const(s->k->dims, ig_contract_attr(c, IG_ATTR_after)->dims[axis], &after)) return false;
-    if (before > limit || before <= -limit || after - span < -limit || after - span >= limit) return false;
-    *out_lower = (int)-before;
-    *out_upper = (int)(after - span);
-    return span < 2 * limit && ig_contract_attr(c, IG_ATTR_strides)->ints[axis] <= IG_MOST_WINDOW_STEP;
-}
-
-static void describe_windows(struct gemm *s) {
-    const struct ig_contract *c = s->c;
-    const struct ig_attr *kernel = ig_contract_attr(c, IG_ATTR_kernel);
-    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
-    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
-    for (int i = 0, axis = c->spatial - 3; i < 3; i++, axis++) {
-        s->g->taps[i] = axis < 0 ? 1 : (int)kernel->ints[axis];
-        s->g->strides[i] = axis < 0 ? 1 : (int)strides->ints[axis];
-        s->g->dilations[i] = axis < 0 ? 1 : (int)dilations->ints[axis];
-    }
-    for (int i = 0, axis = c->spatial - 3; i < 3 && s->g->producer; i++, axis++) {
-        if (axis >= 0) find_ends(s, axis, &s->g->lower[i], &s->g->upper[i]);
-    }
-    s->g->border = (int)(ig_contract_border(c) & 0xff);
-    s->g->axes = c->spatial < 3 ? 2 : 3;
-    s->g->channels = (int)ig_contract_const(c, s->a.below, 0);
-    s->g->side_by_side =
-        ig_contract_const(c, s->a.pixel, 0) * s->g->strides[2] * ig_cuda_gemm_element(s->g) == s->g->a_copy;
-}
-
-static bool is_zero(struct gemm *s, ig_x x) {
-    return ig_x_look(s->k, x)->kind == IG_X_INT && ig_x_look(s->k, x)->i == 0;
-}
-
-/* Can the copy engine fetch the windows tap by tap? Channels must be whole steps. */
-static bool can_map_windows(struct gemm *s) {
-    int64_t channels = ig_contract_const(s->c, s->a.below, 0);
-    int ends[2];
-    if (ig_contract_border(s->c) != 0) return false; /* it fetches zeros from beyond the edges */
-    int64_t step = ig_cuda_math_is_bytes(s->g->math) ? 64 : 128 / ig_cuda_gemm_element(s->g);
-    if (channels == 0 || channels > INT32_MAX || channels % step != 0) return false;
-    for (int i = 0; i < s->c->spatial; i++) {
-        if (!find_ends(s, i, &ends[0], &ends[1])) return false;
-    }
-    return true;
-}
-
-/* Bytes of the depth that it fetches at once. */
-static int step_of(struct gemm *s) {
-    if (s->a.kind != IG_CUDA_WINDOWS) return 128;
-    return ig_contract_const(s->c, s->a.below, 0) * ig_cuda_gemm_element(s->g) % 128 != 0 ? 64 : 128;
-}
-
-/* Can the copy engine fetch both operands? They must be matrices that begin where their buffers do, or windows. */
-static bool can_map(struct gemm *s) {
-    const struct ig_cuda_source *sources[] = {&s->a, &s->b};
-    int64_t lo, hi;
-    ig_dim_range(s->k->dims, s->c->depth, &lo, &hi);
-    if (lo < 1 || ig_contract_const(s->c, s->batch, 0) != 1) return false;
-    for (int i = 0; i < 2; i++) {
-        const struct ig_cuda_source *from = sources[i];
-        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && can_map_windows(s);
-        if (!windows && from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
-        if (from->copy != 16 || !is_zero(s, from->base)) return false;
-    }
-    return true;
-}
-
-/* Finds how far B's columns of a batch lie from those of the one before, in columns, where those of all are one matrix. */
-static bool find_columns_apart(struct gemm *s, ig_x batch) {
-    struct ig_affine base;
-    if (s->b.kind != IG_CUDA_ALONG || ig_contract_const(s->c, s->batch, 0) < 1) return false;
-    ig_affine_of(s->k, s->b.base, &base);
-    if (base.constant != constant(s, 0) || base.count > 1) return false;
-    s->columns_apart = base.count ? s->c->columns : constant(s, 0);
-    ig_dim apart = ig_dim_mul(s->k->dims, s->c->columns, s->b.ld);
-    return base.count == 0 || (base.term[0].atom == batch && base.term[0].factor == apart);
-}
-
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     struct ig_cuda_problem p = *(const struct ig_cuda_problem *)kernel->model.problem;
     p.batch = sizes[0];
@@ -201,14 +118,14 @@ static const struct ig_cuda_problem *make_model(struct gemm *s, ig_x batch) {
                                   .b = s->b.kind,
                                   .a_copy = s->a.copy,
                                   .b_copy = s->b.copy,
-                                  .step = step_of(s),
+                                  .step = ig_cuda_map_step(c, s->g, &s->a),
                                   .sm = c->target->sm,
                                   .streams = ig_target_can_stream(c->target),
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = ig_cuda_contract_is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
-                                  .mapped = can_map(s),
-                                  .boxed = find_columns_apart(s, batch),
+                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch),
+                                  .boxed = ig_cuda_find_columns_apart(c, &s->b, s->batch, batch, &s->columns_apart),
                                   .twin = c->has_twin,
                                   .fixed =
                                       ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
@@ -228,7 +145,7 @@ static int steps_of(const struct gemm *s) {
 static bool is_twin_alike(struct gemm *s) {
     bool matrix = s->b.kind == IG_CUDA_ACROSS || s->b.kind == IG_CUDA_ALONG;
     return matrix && s->twin.kind == s->b.kind && s->twin.ld == s->b.ld && s->twin.copy == s->b.copy &&
-           is_zero(s, s->b.base) && is_zero(s, s->twin.base);
+           ig_cuda_begins_buffer(s->c, &s->b) && ig_cuda_begins_buffer(s->c, &s->twin);
 }
 
 /* Finds the operands and all candidates; returns how many. */
@@ -267,7 +184,7 @@ static bool choose(struct gemm *s) {
     s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
     s->g->whole_columns = ig_dim_divides(s->k->dims, constant(s, s->g->bn), c->columns);
     s->g->steps = steps_of(s);
-    if (s->a.kind == IG_CUDA_WINDOWS) describe_windows(s);
+    if (s->a.kind == IG_CUDA_WINDOWS) ig_cuda_describe_windows(c, s->g, &s->a);
     return true;
 }
 
@@ -318,41 +235,6 @@ static bool is_early(struct gemm *s) {
     return false;
 }
 
-/* A box holds a tile's lines along the depth, or a panel of 128 bytes across the depth. */
-static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *from, ig_dim lines, int tile) {
-    bool along = from->kind == IG_CUDA_ALONG;
-    int element = ig_cuda_gemm_element(s->g);
-    return (struct ig_tensor_map){.buffer = (uint32_t)s->k->buffers.at[from->buffer].param,
-                                  .width = ig_loops_dim(s->k, along ? s->c->depth : lines),
-                                  .lines = ig_loops_dim(s->k, along ? lines : s->c->depth),
-                                  .pitch = ig_loops_dim(s->k, from->ld),
-                                  .box_width = along ? (uint32_t)s->g->bk : 128u / (uint32_t)element,
-                                  .box_lines = (uint32_t)(along ? tile : s->g->bk),
-                                  .element = (uint32_t)element,
-                                  .dealt = from == &s->b && s->g->dealt};
-}
-
-/* A box holds a tap's pixels of a tile's windows, or some of their channels. The axes are in reverse. */
-static struct ig_tensor_map map_of_windows(struct gemm *s) {
-    const struct ig_cuda_gemm *g = s->g;
-    uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
-    struct ig_tensor_map map = {.buffer = (uint32_t)s->k->buffers.at[s->a.buffer].param,
-                                .width = ig_loops_dim(s->k, s->a.below),
-                                .lines = ig_loops_dim(s->k, ig_contract_in(s->c, 0)->dim[0]),
-                                .pitch = ig_loops_dim(s->k, s->a.pixel),
-                                .box_width = (uint32_t)g->bk,
-                                .box_lines = (uint32_t)g->bm,
-                                .element = element,
-                                .axes = (uint32_t)g->axes};
-    for (int i = 0; i < g->axes; i++) {
-        map.sizes[i] = ig_loops_dim(s->k, s->a.size[2 - i]);
-        map.lower[i] = g->lower[2 - i];
-        map.upper[i] = g->upper[2 - i];
-        map.steps[i] = (uint32_t)g->strides[2 - i];
-    }
-    return map;
-}
-
 /* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that. */
 static int vector_of(struct gemm *s) {
     const struct ig_contract *c = s->c;
@@ -383,19 +265,10 @@ static void make_buffers(struct gemm *s) {
         g->dealt = g->b == IG_CUDA_ALONG && vector_of(s) == IG_CUDA_OWN_COLUMNS &&
                    ig_dim_divides(s->k->dims, constant(s, IG_DEALT_LINES), s->c->columns);
         kernel->lasting = 1;
-        kernel->n_maps = 2;
-        kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(s) : map_of(s, &s->a, s->rows, g->bm);
-        kernel->maps[1] = map_of(s, &s->b, s->c->columns, g->bn);
+        ig_cuda_map_operands(s->c, g, &s->a, &s->b, s->rows);
     }
-    if (g->stream && g->bm > 4) {
-        ig_dim lines =
-            s->columns_apart == s->c->columns ? ig_dim_mul(s->k->dims, s->batch, s->c->columns) : s->c->columns;
-        kernel->n_maps = 2;
-        kernel->maps[0] = map_of(s, &s->b, lines, g->bn);
-        kernel->maps[1] = map_of(s, g->twin ? &s->twin : &s->b, lines, g->bn);
-        for (int i = 0; i < 2; i++)
-            kernel->maps[i].box_width = 128u / (uint32_t)ig_cuda_gemm_element(g);
-    }
+    if (g->stream && g->bm > 4)
+        ig_cuda_map_columns(s->c, g, &s->b, g->twin ? &s->twin : &s->b, s->batch, s->columns_apart);
     kernel->gemm = g;
     kernel->threads = ig_cuda_gemm_threads(g);
     kernel->shared_bytes = ig_cuda_gemm_shared(g);

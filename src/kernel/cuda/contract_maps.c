@@ -1,0 +1,153 @@
+/* See contract_maps.h. */
+#include "kernel/cuda/contract_maps.h"
+
+#include "kernel/affine.h"
+
+static int64_t known(struct ig_contract *c, ig_dim d) {
+    return ig_contract_const(c, d, 0);
+}
+
+bool ig_cuda_begins_buffer(struct ig_contract *c, const struct ig_cuda_source *from) {
+    const struct ig_x_node *n = ig_x_look(c->k, from->base);
+    return n->kind == IG_X_INT && n->i == 0;
+}
+
+/* ---- Windows ------------------------------------------------------------------------------------------------------ */
+
+/* Where windows along an axis of the convolution begin: the first, and the last, from the last pixel. False if that is
+ * not known or further from the image than the copy engine counts. */
+static bool find_ends(struct ig_contract *c, int axis, int *out_lower, int *out_upper) {
+    int64_t limit = ig_tensor_map_limit(c->spatial < 3 ? 2 : 3), before, after;
+    int64_t span =
+        (ig_contract_attr(c, IG_ATTR_kernel)->ints[axis] - 1) * ig_contract_attr(c, IG_ATTR_dilations)->ints[axis];
+    if (!ig_dim_is_const(c->k->dims, ig_contract_attr(c, IG_ATTR_before)->dims[axis], &before)) return false;
+    if (!ig_dim_is_const(c->k->dims, ig_contract_attr(c, IG_ATTR_after)->dims[axis], &after)) return false;
+    if (before > limit || before <= -limit || after - span < -limit || after - span >= limit) return false;
+    *out_lower = (int)-before;
+    *out_upper = (int)(after - span);
+    return span < 2 * limit && ig_contract_attr(c, IG_ATTR_strides)->ints[axis] <= IG_MOST_WINDOW_STEP;
+}
+
+void ig_cuda_describe_windows(struct ig_contract *c, struct ig_cuda_gemm *g, const struct ig_cuda_source *a) {
+    const struct ig_attr *kernel = ig_contract_attr(c, IG_ATTR_kernel);
+    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
+    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
+    for (int i = 0, axis = c->spatial - 3; i < 3; i++, axis++) {
+        g->taps[i] = axis < 0 ? 1 : (int)kernel->ints[axis];
+        g->strides[i] = axis < 0 ? 1 : (int)strides->ints[axis];
+        g->dilations[i] = axis < 0 ? 1 : (int)dilations->ints[axis];
+    }
+    for (int i = 0, axis = c->spatial - 3; i < 3 && g->producer; i++, axis++) {
+        if (axis >= 0) find_ends(c, axis, &g->lower[i], &g->upper[i]);
+    }
+    g->border = (int)(ig_contract_border(c) & 0xff);
+    g->axes = c->spatial < 3 ? 2 : 3;
+    g->channels = (int)known(c, a->below);
+    g->side_by_side = known(c, a->pixel) * g->strides[2] * ig_cuda_gemm_element(g) == g->a_copy;
+}
+
+/* Can the copy engine fetch the windows tap by tap? Channels must be whole steps. */
+static bool can_map_windows(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a) {
+    int64_t channels = known(c, a->below);
+    int ends[2];
+    if (ig_contract_border(c) != 0) return false; /* it fetches zeros from beyond the edges */
+    int64_t step = ig_cuda_math_is_bytes(g->math) ? 64 : 128 / ig_cuda_gemm_element(g);
+    if (channels == 0 || channels > INT32_MAX || channels % step != 0) return false;
+    for (int i = 0; i < c->spatial; i++) {
+        if (!find_ends(c, i, &ends[0], &ends[1])) return false;
+    }
+    return true;
+}
+
+int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a) {
+    if (a->kind != IG_CUDA_WINDOWS) return 128;
+    return known(c, a->below) * ig_cuda_gemm_element(g) % 128 != 0 ? 64 : 128;
+}
+
+/* ---- Matrices ----------------------------------------------------------------------------------------------------- */
+
+bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
+                     const struct ig_cuda_source *b, ig_dim batch) {
+    const struct ig_cuda_source *sources[] = {a, b};
+    int64_t lo, hi;
+    ig_dim_range(c->k->dims, c->depth, &lo, &hi);
+    if (lo < 1 || known(c, batch) != 1) return false;
+    for (int i = 0; i < 2; i++) {
+        const struct ig_cuda_source *from = sources[i];
+        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && can_map_windows(c, g, a);
+        if (!windows && from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
+        if (from->copy != 16 || !ig_cuda_begins_buffer(c, from)) return false;
+    }
+    return true;
+}
+
+bool ig_cuda_find_columns_apart(struct ig_contract *c, const struct ig_cuda_source *b, ig_dim batches, ig_x batch,
+                                ig_dim *out_apart) {
+    struct ig_affine base;
+    ig_dim zero = ig_dim_const(c->k->dims, 0);
+    if (b->kind != IG_CUDA_ALONG || known(c, batches) < 1) return false;
+    ig_affine_of(c->k, b->base, &base);
+    if (base.constant != zero || base.count > 1) return false;
+    *out_apart = base.count ? c->columns : zero;
+    ig_dim apart = ig_dim_mul(c->k->dims, c->columns, b->ld);
+    return base.count == 0 || (base.term[0].atom == batch && base.term[0].factor == apart);
+}
+
+/* ---- Maps --------------------------------------------------------------------------------------------------------- */
+
+/* A box holds a tile's lines along the depth, or a panel of 128 bytes across the depth. */
+static struct ig_tensor_map map_of(struct ig_contract *c, const struct ig_cuda_gemm *g,
+                                   const struct ig_cuda_source *from, ig_dim lines, int tile) {
+    bool along = from->kind == IG_CUDA_ALONG;
+    int element = ig_cuda_gemm_element(g);
+    return (struct ig_tensor_map){
+        .buffer = (uint32_t)c->k->buffers.at[from->buffer].param,
+        .width = ig_loops_dim(c->k, along ? c->depth : lines),
+        .lines = ig_loops_dim(c->k, along ? lines : c->depth),
+        .pitch = ig_loops_dim(c->k, from->ld),
+        .box_width = along ? (uint32_t)g->bk : 128u / (uint32_t)element,
+        .box_lines = (uint32_t)(along ? tile : g->bk),
+        .element = (uint32_t)element,
+    };
+}
+
+/* A box holds a tap's pixels of a tile's windows, or some of their channels. The axes are in reverse. */
+static struct ig_tensor_map map_of_windows(struct ig_contract *c, const struct ig_cuda_gemm *g,
+                                           const struct ig_cuda_source *a) {
+    uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
+    struct ig_tensor_map map = {.buffer = (uint32_t)c->k->buffers.at[a->buffer].param,
+                                .width = ig_loops_dim(c->k, a->below),
+                                .lines = ig_loops_dim(c->k, ig_contract_in(c, 0)->dim[0]),
+                                .pitch = ig_loops_dim(c->k, a->pixel),
+                                .box_width = (uint32_t)g->bk,
+                                .box_lines = (uint32_t)g->bm,
+                                .element = element,
+                                .axes = (uint32_t)g->axes};
+    for (int i = 0; i < g->axes; i++) {
+        map.sizes[i] = ig_loops_dim(c->k, a->size[2 - i]);
+        map.lower[i] = g->lower[2 - i];
+        map.upper[i] = g->upper[2 - i];
+        map.steps[i] = (uint32_t)g->strides[2 - i];
+    }
+    return map;
+}
+
+void ig_cuda_map_operands(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
+                          const struct ig_cuda_source *b, ig_dim rows) {
+    struct ig_kernel *kernel = c->kernel;
+    kernel->n_maps = 2;
+    kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(c, g, a) : map_of(c, g, a, rows, g->bm);
+    kernel->maps[1] = map_of(c, g, b, c->columns, g->bn);
+    kernel->maps[1].dealt = g->dealt;
+}
+
+void ig_cuda_map_columns(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *b,
+                         const struct ig_cuda_source *second, ig_dim batches, ig_dim apart) {
+    struct ig_kernel *kernel = c->kernel;
+    ig_dim lines = apart == c->columns ? ig_dim_mul(c->k->dims, batches, c->columns) : c->columns;
+    kernel->n_maps = 2;
+    kernel->maps[0] = map_of(c, g, b, lines, g->bn);
+    kernel->maps[1] = map_of(c, g, second, lines, g->bn);
+    for (int i = 0; i < 2; i++)
+        kernel->maps[i].box_width = 128u / (uint32_t)ig_cuda_gemm_element(g);
+}
