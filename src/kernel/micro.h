@@ -34,14 +34,15 @@ enum ig_micro_kind {
      *
      * A block of A, element p of row r at from[r*ld + p], as tiles of AMX that hold the f32 as sums of three bf16: for each
      * IG_MICRO_PIECE of the depth, filled up with zeros, IG_MICRO_PIECE_ELEMENTS: the first 16 rows and the last 16, of these
-     * each part by itself. From 16 to 32 rows, of which the last 16 are left out if there are 16.
+     * each part by itself, with steps p and p + 16 of the piece as a pair. From 16 to 32 rows, of which the last 16 are left out if
+     * there are 16.
      */
     IG_MICRO_ROW_PARTS,
     /*
      * void NAME(const float *from, void *to, long k)
      *
-     * A panel of B, element p of column j at from[p*NR + j], likewise: each part with pairs of steps together, as
-     * IG_MICRO_GEMM says.
+     * A panel of B, element p of column j at from[p*NR + j], likewise: each part with the same pairs of steps together, one pair's of all
+     * columns behind those of the pair before.
      */
     IG_MICRO_COLUMN_PARTS,
     /*

@@ -1,6 +1,6 @@
 /*
- * Products of f32 on AMX, whose tiles multiply bf16, as C. An f32 is the sum of three bf16 of 8 bits each, found by rounding it,
- * then what that leaves, and then what is left: x = x1 + x2 + x3 exactly. Of the nine products of such sums the six largest are
+ * Products of f32 on AMX, whose tiles multiply bf16, as C. An f32 is the sum of three bf16 of 8 bits each: it rounded, the
+ * upper bits of what that leaves, and what is left then: x = x1 + x2 + x3 exactly. Of the nine products of such sums the six largest are
  * added up, x1 y1 last among them; each of the others is at most 2^-24 of the product, which is what rounding an f32 product costs.
  * Tiles take bf16 16 times as fast as vectors take f32. (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype
  * For Higher-Precision Computations", 2019.)
@@ -63,34 +63,32 @@ void ig_c_micro_parts_block(const struct ig_micro *m, int halves, int vectors, s
     ig_text_add(text, "}\n");
 }
 
-/* NAME_split: the parts of two vectors, each part `apart` elements behind the one before: those of one vector and then of the other,
- * or of both in turns. */
-static void print_split(const struct ig_micro *m, bool in_turns, int apart, struct ig_text *text) {
+/* NAME_split: the parts of two vectors, of whose lanes those of `other` become the second ones of pairs; each part `apart` elements behind
+ * the one before. The second part is cut off instead of rounded: what is left still fits the third, and is below 2^-16. */
+static void print_split(const struct ig_micro *m, int apart, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,
                    "typedef float %s_f __attribute__((vector_size(64)));\n"
                    "typedef float %s_u __attribute__((vector_size(64), aligned(4), may_alias));\n"
                    "typedef unsigned %s_i __attribute__((vector_size(64)));\n"
-                   "typedef unsigned short %s_s __attribute__((vector_size(64), may_alias));\n"
-                   "INLINE %s_f %s_round(%s_f x) { return (%s_f)(((%s_i)x + 0x8000) & 0xffff0000); }\n"
+                   "typedef unsigned %s_p __attribute__((vector_size(64), may_alias));\n"
+                   "INLINE %s_f %s_cut(%s_i x) { return (%s_f)(x & 0xffff0000); }\n"
                    "INLINE void %s_put(%s_f x, %s_f y, unsigned short *to) {\n"
-                   "    *(%s_s *)to = __builtin_shufflevector((%s_s)x, (%s_s)y",
-                   n, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
-    for (int i = 0; i < 2 * TILE; i++)
-        ig_text_printf(text, ", %d", in_turns ? i / 2 * 2 + 1 + i % 2 * 2 * TILE : 2 * i + 1);
+                   "    *(%s_p *)to = (%s_i)x >> 16 | (%s_i)y;\n}\n",
+                   n, n, n, n, n, n, n, n, n, n, n, n, n, n);
     ig_text_printf(text,
-                   ");\n}\n"
                    "INLINE void %s_split(const float *from, const float *other, unsigned short *to) {\n"
                    "    const %s_f x = *(const %s_u *)from, y = *(const %s_u *)other;\n"
-                   "    const %s_f x1 = %s_round(x), y1 = %s_round(y), x2 = %s_round(x - x1), y2 = %s_round(y - y1);\n"
+                   "    const %s_f x1 = %s_cut((%s_i)x + 0x8000), y1 = %s_cut((%s_i)y + 0x8000);\n"
+                   "    const %s_f x2 = %s_cut((%s_i)(x - x1)), y2 = %s_cut((%s_i)(y - y1));\n"
                    "    %s_put(x1, y1, to);\n    %s_put(x2, y2, to + %d);\n"
                    "    %s_put(x - x1 - x2, y - y1 - y2, to + %d);\n}\n",
-                   n, n, n, n, n, n, n, n, n, n, n, apart, n, 2 * apart);
+                   n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, apart, n, 2 * apart);
 }
 
 void ig_c_micro_row_parts(const struct ig_micro *m, struct ig_text *text) {
     const char *n = m->name;
-    print_split(m, false, PART, text);
+    print_split(m, PART, text);
     ig_text_printf(text,
                    "INLINE void %s_tile(const float *from, long ld, unsigned short *to, long k) {\n"
                    "    for (long p = 0; p < k; p += %d, from += %d, to += %d) {\n"
@@ -113,15 +111,16 @@ void ig_c_micro_row_parts(const struct ig_micro *m, struct ig_text *text) {
 
 void ig_c_micro_column_parts(const struct ig_micro *m, struct ig_text *text) {
     const char *n = m->name;
-    print_split(m, true, 2 * PART, text);
-    ig_text_printf(
-        text,
-        "static void %s(const float *from, void *to_bytes, long k) {\n"
-        "    static const float none[%d];\n    unsigned short *to = to_bytes;\n"
-        "    for (long p = 0; p < (k + %d) / %d * %d; p += 2) {\n"
-        "        const float *x = p < k ? from + p * %d : none, *y = p + 1 < k ? from + (p + 1) * %d : none;\n"
-        "        %s_split(x, y, to);\n        %s_split(x + %d, y + %d, to + %d);\n"
-        "        to += (p + 2) %% %d ? %d : %d;\n    }\n}\n",
-        n, m->nr, IG_MICRO_PIECE - 1, IG_MICRO_PIECE, IG_MICRO_PIECE, m->nr, m->nr, n, n, TILE, TILE, 2 * TILE,
-        IG_MICRO_PIECE, 4 * TILE, 4 * TILE + (PARTS - 1) * 2 * PART);
+    print_split(m, 2 * PART, text);
+    ig_text_printf(text,
+                   "static void %s(const float *from, void *to_bytes, long k) {\n"
+                   "    static const float none[%d];\n    unsigned short *to = to_bytes;\n"
+                   "    for (long p = 0; p < k; p += %d, from += %d * %d, to += %d) {\n"
+                   "        for (long i = 0; i < %d; i++) {\n"
+                   "            const float *x = p + i < k ? from + i * %d : none, *y = p + i + %d < k ? from + (i + "
+                   "%d) * %d : none;\n"
+                   "            %s_split(x, y, to + i * %d);\n"
+                   "            %s_split(x + %d, y + %d, to + i * %d + %d);\n        }\n    }\n}\n",
+                   n, m->nr, IG_MICRO_PIECE, IG_MICRO_PIECE, m->nr, IG_MICRO_PIECE_ELEMENTS, TILE, m->nr, TILE, TILE,
+                   m->nr, n, 4 * TILE, n, TILE, TILE, 4 * TILE, 2 * TILE);
 }
