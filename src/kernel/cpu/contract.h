@@ -21,9 +21,13 @@ bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype
 /* The type's value for ig_micro.half. */
 enum ingot_dtype ig_contract_half(enum ingot_dtype dtype);
 
-/* The turns in which threads do so many equal units of work: with two threads, which counts most, with 8 and with 16. */
-static inline double ig_contract_turns(int64_t units) {
-    int64_t turns = 2 * ((units + 1) / 2) + 2 * ((units + 7) / 8) + 4 * ((units + 15) / 16);
+/* The turns in which threads do so many equal units of work: with two threads, which counts most, with 8 and with 16. `together`: how
+ * many that follow each other are one turn. */
+static inline double ig_contract_turns(int64_t units, int64_t together) {
+    static const int64_t threads[] = {2, 8, 16}, counts[] = {2, 2, 4};
+    int64_t turns = 0;
+    for (int i = 0; i < 3; i++)
+        turns += counts[i] * (((units + threads[i] - 1) / threads[i] + together - 1) / together);
     return (double)turns;
 }
 

@@ -110,7 +110,7 @@ static double tile_cost(const struct gemm *s, double rows, double columns) {
 static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
     double each = tile_cost(s, (double)(chunk * (known(s, s->blocks.each, 0) + 1)), (double)(group * s->p.nr));
-    return each * ig_contract_turns(tiles);
+    return each * ig_contract_turns(tiles, 1);
 }
 
 /* The number of blocks whose rows fit the second cache. */

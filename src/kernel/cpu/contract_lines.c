@@ -133,7 +133,7 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     double products = (double)(lines * s->out_width) * columns * depth;
     double copies = s->copied ? s->p.transfer * (double)(input_lines(s, lines) * s->line) : 0;
     double weights = s->p.transfer * columns * depth;
-    return (products + copies + weights) * ig_contract_turns(tiles);
+    return (products + copies + weights) * ig_contract_turns(tiles, 1);
 }
 
 /* The cheapest number of panels for that many lines. */

@@ -129,7 +129,7 @@ static bool pays(const struct parts *s) {
 static double tiling_cost(const struct parts *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = covering(blocks, chunk) * covering(panels, group) * known(s, s->c->batch, 1);
     double products = (double)chunk * (double)group * BY_TILES, divided = (double)(one_cut(s) ? group : group + chunk);
-    return (products + divided * DIVIDE) * ig_contract_turns(tiles);
+    return (products + divided * DIVIDE) * ig_contract_turns(tiles, 1);
 }
 
 /* As in contract_gemm.c: candidates by cost, each with its best group; false if c->choice is beyond the last. */
