@@ -177,7 +177,9 @@ static void print_gemm(const struct ig_micro *m, const struct ig_target *target,
     } else if (m->segments > 1) {
         ig_text_printf(text, "    for (long s = 0; s < %lld; s++) {\n", (long long)m->segments);
         print_walk(m, rows, vectors, lanes, unroll, text);
-        ig_text_printf(text, "    a += %lld - k;\n    }\n", (long long)m->jump);
+        ig_text_printf(text, "    a += %lld - k;\n", (long long)m->jump);
+        if (m->rate) ig_text_printf(text, "    next += %lld * k;\n", (long long)m->rate);
+        ig_text_add(text, "    }\n");
     } else {
         print_walk(m, rows, vectors, lanes, unroll, text);
     }

@@ -30,10 +30,12 @@ struct lines {
         pitch; /* rows of a block from line to line: outputs, or with tiles, whose rows lie evenly, positions under them */
     int64_t blocks, per_block, more; /* blocks per line, of which `more` have per_block + 1 outputs */
     int64_t tile_lines, tile_panels;
-    bool stepped; /* kernel rows are steps */
+    bool stepped;          /* kernel rows are steps */
+    struct ig_fetch fetch; /* of the next panel, or step */
     ig_dim line_groups, panel_groups;
     int image_lines, sums;         /* buffers */
     ig_x batch, first_line, panel; /* of the current tile */
+    ig_x follow;                   /* kernel rows of the next panel, if this call does that, too; else 0 */
 };
 
 static ig_x num(struct lines *s, int64_t i) {
@@ -175,6 +177,15 @@ static int64_t block_rows(const struct lines *s, int64_t lines) {
     return (lines - 1) * s->pitch + s->out_width;
 }
 
+/* Panels that fill the first cache are prefetched, as in contract_gemm.c. */
+static void choose_fetch(struct lines *s) {
+    int64_t line = s->p.nr * (int64_t)ingot_dtype_size(ig_contract_in(s->c, 1)->dtype);
+    int64_t rows = s->stepped ? 1 : s->height_taps, depth = rows * s->width_taps * s->channels;
+    int64_t blocks = s->tile_lines / s->together * s->blocks;
+    if (s->c->together > 1 || blocks == 1 || depth * line <= s->p.first) return;
+    s->fetch = ig_fetch_of(line, depth, blocks, 16, false);
+}
+
 static void make_micro(struct lines *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM,
                              .name = "gemm",
@@ -183,7 +194,8 @@ static void make_micro(struct lines *s) {
                              .vectors = ig_columns_vector_set(s->c, &s->p, false),
                              .nr = s->p.nr,
                              .lda = s->stride[1] * s->channels,
-                             .prefetch = 2048 / s->p.element,
+                             .prefetch = s->fetch.rate ? 0 : 2048 / s->p.element,
+                             .rate = s->fetch.rate,
                              .segments = s->stepped ? 1 : s->height_taps,
                              .jump = s->dilation * s->line};
     if (s->p.tile_groups) {
@@ -239,9 +251,21 @@ static void copy_lines(struct lines *s, struct ig_stmt *body, ig_x image, ig_x c
     zeros(s, body, ig_x_add(k, to, num(s, middle)), s->line - left - middle);
 }
 
-/* Multiplies one block, `rows` outputs from `column` of the tile's line `at` on, by the panel, or if there are steps, by
+/* What the nth block of a tile prefetches while it is multiplied by part `b` of the weights, a kernel row of a panel: its share of what
+ * this call multiplies by next. */
+static ig_x fetched(struct lines *s, ig_x b, ig_x step, ig_x nth) {
+    struct ig_loops *k = s->k;
+    int64_t run = s->width_taps * s->channels, parts = s->stepped ? 1 : s->height_taps;
+    ig_x within = ig_x_less(k, step, num(s, s->height_taps - parts));
+    ig_x more = s->stepped ? ig_x_select(k, within, num(s, parts), s->follow) : s->follow;
+    ig_x next = ig_x_mul(k, ig_x_add(k, b, more), num(s, run * s->p.nr));
+    return ig_fetch_from(s->c, &s->fetch, next, nth, (int64_t)ingot_dtype_size(ig_contract_in(s->c, 1)->dtype));
+}
+
+/* Multiplies the tile's nth block, `rows` outputs from `column` of its line `at` on, by the panel, or if there are steps, by
  * its part of this one. */
-static void multiply(struct lines *s, struct ig_stmt *body, ig_x at, ig_x column, ig_x rows, ig_x step, ig_x sums_at) {
+static void multiply(struct lines *s, struct ig_stmt *body, ig_x nth, ig_x at, ig_x column, ig_x rows, ig_x step,
+                     ig_x sums_at) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
     ig_x y = ig_x_add(k, s->first_line, at);
@@ -256,15 +280,17 @@ static void multiply(struct lines *s, struct ig_stmt *body, ig_x at, ig_x column
     int64_t run = s->width_taps * s->channels;
     ig_x b = ig_x_add(k, ig_x_mul(k, s->panel, num(s, s->height_taps)), step);
     ig_x first = s->stepped ? ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0)) : num(s, 1);
-    struct ig_call_arg args[] = {{-1, rows},
-                                 {-1, ig_columns_vectors(c, &s->p, s->panel, false)},
-                                 {buffer, a},
-                                 {-1, num(s, s->stride[1] * s->channels)},
-                                 {c->lower.buffer_of[c->node.in[1]], ig_x_mul(k, b, num(s, run * s->p.nr))},
-                                 {s->sums, sums_at},
-                                 {-1, num(s, run)},
-                                 {-1, first}};
-    ig_s_call(k, body, "gemm", args, 8);
+    int weights = c->lower.buffer_of[c->node.in[1]], n = 8;
+    struct ig_call_arg args[9] = {{-1, rows},
+                                  {-1, ig_columns_vectors(c, &s->p, s->panel, false)},
+                                  {buffer, a},
+                                  {-1, num(s, s->stride[1] * s->channels)},
+                                  {weights, ig_x_mul(k, b, num(s, run * s->p.nr))},
+                                  {s->sums, sums_at},
+                                  {-1, num(s, run)},
+                                  {-1, first}};
+    if (s->fetch.rate) args[n++] = (struct ig_call_arg){weights, fetched(s, b, step, nth)};
+    ig_s_call(k, body, "gemm", args, n);
 }
 
 static void finish(struct lines *s, struct ig_stmt *body, ig_x at, ig_x column, ig_x rows, ig_x sums_at) {
@@ -273,11 +299,13 @@ static void finish(struct lines *s, struct ig_stmt *body, ig_x at, ig_x column, 
     ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, first_row, rows, s->sums, sums_at);
 }
 
-/* Loops over the blocks of a line. */
-static struct ig_stmt *block_loop(struct lines *s, struct ig_stmt *body, ig_x *out_column, ig_x *out_width) {
+/* Loops over the blocks of the tile's line `at`. */
+static struct ig_stmt *block_loop(struct lines *s, struct ig_stmt *body, ig_x at, ig_x *out_nth, ig_x *out_column,
+                                  ig_x *out_width) {
     struct ig_loops *k = s->k;
     ig_x block, more = num(s, s->more), each = num(s, s->per_block);
     body = loop(s, body, IG_FOR_SERIAL, num(s, s->blocks), &block);
+    *out_nth = ig_x_add(k, ig_x_mul(k, at, num(s, s->blocks)), block);
     *out_column = ig_x_add(k, ig_x_mul(k, block, each), ig_x_min(k, block, more));
     *out_width = ig_x_add(k, each, ig_x_select(k, ig_x_less(k, block, more), num(s, 1), num(s, 0)));
     return body;
@@ -286,7 +314,7 @@ static struct ig_stmt *block_loop(struct lines *s, struct ig_stmt *body, ig_x *o
 /* The first step sets the sums. */
 static void emit_steps(struct lines *s, struct ig_stmt *body, ig_x count) {
     struct ig_loops *k = s->k;
-    ig_x step, at, column, width, zero = num(s, 0);
+    ig_x step, nth, at, column, width, zero = num(s, 0);
     struct ig_stmt *steps = loop(s, body, IG_FOR_SERIAL, num(s, s->height_taps), &step);
     steps = loop(s, steps, IG_FOR_SERIAL, count, &at);
     ig_x y = ig_x_mul(k, ig_x_add(k, s->first_line, at), num(s, s->stride[0]));
@@ -294,9 +322,9 @@ static void emit_steps(struct lines *s, struct ig_stmt *body, ig_x count) {
     ig_x inside = ig_x_and(k, ig_x_less(k, num(s, -1), y), ig_x_less(k, y, dim(s, s->in_height)));
     ig_x left_out = ig_x_and(k, ig_x_less(k, zero, step), ig_x_map1(k, IG_OP_not, inside));
     steps = ig_s_if(k, steps, ig_x_map1(k, IG_OP_not, left_out));
-    steps = block_loop(s, steps, &column, &width);
+    steps = block_loop(s, steps, at, &nth, &column, &width);
     ig_x sums_at = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, at, num(s, s->out_width)), column), num(s, s->p.nr));
-    multiply(s, steps, at, column, width, step, sums_at);
+    multiply(s, steps, nth, at, column, width, step, sums_at);
     body = loop(s, body, IG_FOR_SERIAL, count, &at);
     finish(s, body, at, zero, num(s, s->out_width), ig_x_mul(k, at, num(s, s->out_width * s->p.nr)));
 }
@@ -304,13 +332,13 @@ static void emit_steps(struct lines *s, struct ig_stmt *body, ig_x count) {
 /* Blocks of several lines. */
 static void emit_joined(struct lines *s, struct ig_stmt *body, ig_x count) {
     struct ig_loops *k = s->k;
-    ig_x at, line, together = num(s, s->together), zero = num(s, 0);
+    ig_x nth, at, line, together = num(s, s->together), zero = num(s, 0);
     ig_x groups = ig_x_div(k, ig_x_add(k, count, num(s, s->together - 1)), together);
-    body = loop(s, body, IG_FOR_SERIAL, groups, &at);
-    at = ig_x_mul(k, at, together);
+    body = loop(s, body, IG_FOR_SERIAL, groups, &nth);
+    at = ig_x_mul(k, nth, together);
     ig_x lines = ig_x_min(k, together, ig_x_sub(k, count, at)), width = num(s, s->out_width);
     ig_x rows = ig_x_add(k, ig_x_mul(k, ig_x_sub(k, lines, num(s, 1)), num(s, s->pitch)), width);
-    multiply(s, body, at, zero, rows, zero, zero);
+    multiply(s, body, nth, at, zero, rows, zero, zero);
     if (s->pitch == s->out_width) {
         finish(s, body, at, zero, rows, zero);
         return;
@@ -321,7 +349,7 @@ static void emit_joined(struct lines *s, struct ig_stmt *body, ig_x count) {
 
 static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
-    ig_x rest = tile, at, column, rows, zero = num(s, 0);
+    ig_x rest = tile, nth, at, column, rows, zero = num(s, 0), one = num(s, 1);
     ig_x group = ig_x_split_off(s->k, &rest, s->panel_groups);
     ig_x line_group = ig_x_split_off(s->k, &rest, s->line_groups);
     s->batch = rest;
@@ -333,8 +361,12 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     }
     ig_x first_panel = ig_x_mul(k, group, num(s, s->tile_panels));
     ig_x panels = ig_x_min(k, num(s, s->tile_panels), ig_x_sub(k, dim(s, s->p.panels), first_panel));
-    body = loop(s, body, IG_FOR_SERIAL, panels, &s->panel);
-    s->panel = ig_x_add(k, first_panel, s->panel);
+    body = loop(s, body, IG_FOR_SERIAL, panels, &nth);
+    s->panel = ig_x_add(k, first_panel, nth);
+    /* The panels of the next tile follow those of this one, unless it has other lines. */
+    ig_x follows = ig_x_less(k, ig_x_add(k, nth, one), panels),
+         goes_on = ig_x_less(k, ig_x_add(k, tile, one), ig_x_end(k));
+    s->follow = ig_x_select(k, follows, num(s, s->height_taps), ig_x_select(k, goes_on, num(s, s->height_taps), zero));
     if (s->stepped) {
         emit_steps(s, body, count);
         return;
@@ -343,8 +375,9 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
         emit_joined(s, body, count);
         return;
     }
-    body = block_loop(s, loop(s, body, IG_FOR_SERIAL, count, &at), &column, &rows);
-    multiply(s, body, at, column, rows, zero, zero);
+    body = loop(s, body, IG_FOR_SERIAL, count, &at);
+    body = block_loop(s, body, at, &nth, &column, &rows);
+    multiply(s, body, nth, at, column, rows, zero, zero);
     finish(s, body, at, column, rows, zero);
 }
 
@@ -374,7 +407,9 @@ bool ig_contract_lines(struct ig_contract *c) {
         s.sums = ig_kernel_scratch(c->kernel, c->dtype, constant(&s, s.tile_lines * s.out_width * s.p.nr), "sums");
     else
         s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
+    choose_fetch(&s);
     make_micro(&s);
+    c->kernel->whole = s.fetch.rate > 0; /* what follows is known within a call only */
     c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s%s",
                                   (long long)s.per_block * s.together + (s.more > 0), s.p.nr, (long long)s.tile_lines,
                                   (long long)s.tile_panels, s.copied ? ", lines copied" : "",
