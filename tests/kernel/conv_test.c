@@ -1,7 +1,9 @@
 /* Convolutions with extreme shapes, prologues and epilogues, against the reference. */
 #include <stdio.h>
 
+#include "kernel/kernel.h"
 #include "support/check/conv_cases.h"
+#include "support/check/passes.h"
 #include "support/support.h"
 
 static const struct conv convs[] = {
@@ -25,6 +27,8 @@ static const struct conv convs[] = {
     {PLANE(-1, -2, 14, 10, 20, 3, 1, 1), .bias = true, .relu = true}, /* lines of fixed length, any number of them */
     {PLANE(2, 30, 30, 8, 40, 3, 1, 0), .bias = true},                 /* lines read in place */
     {PLANE(2, 9, 3, 20, 40, 3, 1, 1), .residual = true},              /* several lines per block */
+    {PLANE(2, 9, 7, 60, 100, 3, 1, 1), .bias = true},                 /* the same, panels that are prefetched */
+    {PLANE(2, 12, 28, 60, 100, 3, 2, 1), .relu = true},
     /* Panels larger than half the second cache. */
     {PLANE(1, 7, 11, 512, 33, 3, 1, 1), .bias = true, .relu = true},
     {PLANE(1, 12, 20, 100, 16, 7, 1, 0), .residual = true},
@@ -158,7 +162,9 @@ static const struct conv transformed[] = {
     {TRANSFORMED(4, 1, 3, 4, 6, 17, 7), .bias = true},
     {TRANSFORMED(4, 3, 7, 7, 600, 70, 1), .bias = true}, /* more than the second cache holds */
     {TRANSFORMED(2, 1, 7, 7, 600, 70, 1), .bias = true},
-    {TRANSFORMED(4, 1, 60, 29, 8, 200, 1), .relu = true}, /* many tiles */
+    {TRANSFORMED(4, 1, 60, 29, 8, 200, 1), .relu = true},                /* many tiles */
+    {TRANSFORMED(2, 1, 14, 14, 60, 140, 1), .bias = true, .relu = true}, /* matrices that are prefetched */
+    {TRANSFORMED(4, 2, 28, 28, 60, 140, 1), .residual = true},
     {TRANSFORMED(4, -1, 10, 9, 24, 48, 1), .bias = true, .residual = true},
     {TRANSFORMED(2, -1, 5, 9, 24, 48, 1), .bias = true},
     {TRANSFORMED(4, 0, 8, 8, 8, 8, 1)},
@@ -377,11 +383,65 @@ static void test_patches(void **state) {
 }
 
 /* conv_test [PATTERN]: runs only the tests whose names match. */
+/* ---- Prefetches ------------------------------------------------------------------------------------------------------ */
+
+/* Weights that are prefetched while those before are multiplied: transformed ones, and panels of lines that fill the first cache. */
+static const struct conv prefetched[] = {
+    {TRANSFORMED(2, 1, 14, 14, 256, 256, 1)},
+    {TRANSFORMED(4, 1, 28, 28, 128, 128, 1)},
+    {PLANE(1, 7, 7, 512, 512, 3, 1, 1)},
+    {PLANE(1, 56, 56, 64, 64, 3, 2, 1)},
+};
+/* And that are not: there is one block only, or a panel is small. */
+static const struct conv at_once[] = {
+    {TRANSFORMED(4, 1, 8, 8, 64, 64, 1)},
+    {PLANE(1, 56, 56, 3, 64, 3, 2, 1)},
+};
+
+static const struct ig_kernel *only_kernel(struct ig_job *job, const struct conv *c) {
+    static const struct ig_target target = {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32};
+    struct ig_pass_options options = {.target = &target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    build_conv(g, c);
+    g = passes_named(g, "pack fuse partition", &options);
+    assert_int_equal(g->regions.count, 1);
+    return ig_kernel_make(g, &g->regions.at[0], &target);
+}
+
+static bool prefetches(const struct ig_kernel *kernel) {
+    assert_int_equal(kernel->micros.count, 1);
+    return kernel->micros.at[0].rate > 0;
+}
+
+static void check_prefetches(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (int i = 0; i < COUNT(prefetched); i++) {
+        const struct ig_kernel *kernel = only_kernel(job, &prefetched[i]);
+        if (!prefetches(kernel)) fail_msg("convolution %d: %s", i, kernel->tactic);
+        assert_true(kernel->whole); /* or what is prefetched last would be another worker's */
+    }
+    for (int i = 0; i < COUNT(at_once); i++) {
+        const struct ig_kernel *kernel = only_kernel(job, &at_once[i]);
+        if (prefetches(kernel)) fail_msg("convolution %d of those at once: %s", i, kernel->tactic);
+    }
+}
+
+static void test_prefetches(void **state) {
+    (void)state;
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, check_prefetches, NULL, &error);
+    ig_job_deinit(&job);
+    if (status != INGOT_OK) fail_msg("%s", error.message);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),        cmocka_unit_test(test_volumes),
         cmocka_unit_test(test_grouped),      cmocka_unit_test(test_patches),          cmocka_unit_test(test_flat),
         cmocka_unit_test(test_transformed),  cmocka_unit_test(test_depthwise_narrow), cmocka_unit_test(test_recovered),
+        cmocka_unit_test(test_prefetches),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
