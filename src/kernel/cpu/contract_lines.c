@@ -10,7 +10,8 @@
  *
  * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one. Where a panel
  * would fill the second cache, each block would fetch it from beyond: then the kernel's rows are steps, and all blocks of
- * the tile meet a step's part of the panel before the next is read. A step whose inputs all lie beyond the image is left out.
+ * the tile meet a step's part of the panel before the next is read. A step whose inputs all lie beyond the image is left out. Either
+ * way, the blocks of a tile prefetch what comes next of the weights.
  */
 #include "kernel/cpu/contract.h"
 
