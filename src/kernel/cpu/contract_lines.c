@@ -183,7 +183,7 @@ static void choose_fetch(struct lines *s) {
     int64_t line = s->p.nr * (int64_t)ingot_dtype_size(ig_contract_in(s->c, 1)->dtype);
     int64_t rows = s->stepped ? 1 : s->height_taps, depth = rows * s->width_taps * s->channels;
     int64_t blocks = s->tile_lines / s->together * s->blocks;
-    if (s->c->together > 1 || blocks == 1 || depth * line <= s->p.first) return;
+    if (s->c->together > 1 || blocks <= 1 || depth * line <= s->p.first) return;
     s->fetch = ig_fetch_of(line, depth, blocks, 16, false);
 }
 
