@@ -124,6 +124,7 @@ __device__ __forceinline__ void add_up(float *tile, const sums &own) {
             sum += parts[i * BM * WIDTH + e];
         tile[e / WIDTH * TILE_ROW + e % WIDTH] = sum;
     }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the copy engine writes there for the block's next tile
     __syncthreads();
 }
 
