@@ -1,7 +1,7 @@
 /*
  * Products and convolutions in f16, tf32, i8 or f8e4m3fn (of the last two also with scales for each 128 of the depth, by column or by 128
  * columns) on the first GPU, by all kernels that the cost model ranks among its first at any
- * number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
+ * number of rows: what each takes, beside what the model says (kernel/cuda/contract/contract_choose.c). From these its constants
  * are fitted.
  *
  *     product_bench [--only SUBSTRING] [--first N] [--source]

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 #include "kernel/cuda/estimate.h"
 
 enum { WARP = 32 };

@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_BLOCKS_H
 
 #include "base/text.h"
-#include "kernel/cuda/blocks_block.h"
+#include "kernel/cuda/contract/blocks_block.h"
 
 /*
  * Declares, for all threads of a block together,

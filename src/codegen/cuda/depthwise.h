@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_DEPTHWISE_H
 
 #include "base/text.h"
-#include "kernel/cuda/depthwise_block.h"
+#include "kernel/cuda/contract/depthwise_block.h"
 
 /*
  * Declares, for each thread alone,

@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_PATCH_H
 
 #include "base/text.h"
-#include "kernel/cuda/patch_block.h"
+#include "kernel/cuda/contract/patch_block.h"
 
 /*
  * Declares, for all threads of the block together,

@@ -18,7 +18,7 @@
 #ifndef IG_KERNEL_CUDA_LIBRARY_H
 #define IG_KERNEL_CUDA_LIBRARY_H
 
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 struct ig_library_region {
     struct ig_contract *c;

@@ -3,7 +3,7 @@
 
 #include "ir/winograd.h"
 #include "kernel/cpu/contract.h"
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 #include "kernel/schedules.h"
 
 /* Multiply-adds, in vectors. */

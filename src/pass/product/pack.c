@@ -98,7 +98,7 @@ static void range_of_rows(const struct ig_rewriter *rw, const struct ig_node *n,
     ig_dim_range(g->dims, rows, out_lo, out_hi);
 }
 
-/* Can few rows stream the columns through shared memory (kernel/cuda/contract_choose.c)? */
+/* Can few rows stream the columns through shared memory (kernel/cuda/contract/contract_choose.c)? */
 static bool can_stream(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth) {
     enum { SHORT = 512 };
     enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;

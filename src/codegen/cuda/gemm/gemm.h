@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_GEMM_H
 
 #include "base/text.h"
-#include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/contract/gemm_block.h"
 
 /*
  * Declares gemm::multiply, which all threads of the block call together:

@@ -15,7 +15,7 @@
 #ifndef IG_KERNEL_CUDA_ATTEND_BLOCK_H
 #define IG_KERNEL_CUDA_ATTEND_BLOCK_H
 
-#include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/contract/gemm_block.h"
 
 enum { IG_CUDA_ATTEND_PAD = 4, IG_CUDA_ATTEND_NARROW_PAD = 8 };
 

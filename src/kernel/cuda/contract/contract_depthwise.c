@@ -4,7 +4,7 @@
  * converts serves several positions. Neighbouring threads have neighbouring channels, then neighbouring positions, whose
  * windows overlap in the caches. Bytes are multiplied by several rows of the window at once (codegen/cuda/depthwise_bytes.cu).
  */
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 #include <math.h>
 

@@ -10,12 +10,12 @@
  * its rows: each adds up its share through distributed shared memory, in a fixed order, and runs the epilogue on it. So
  * results are deterministic.
  */
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 #include <math.h>
 
 #include "kernel/affine.h"
-#include "kernel/cuda/contract_maps.h"
+#include "kernel/cuda/contract/contract_maps.h"
 
 enum { MOST_VECTOR = 16 }; /* bytes per access */
 

@@ -10,7 +10,7 @@
  */
 #include <math.h>
 
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum { MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 

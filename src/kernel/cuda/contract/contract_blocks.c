@@ -5,7 +5,7 @@
  * warps side by side the rows.
  */
 #include "ir/blocks.h"
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum { MOST_ROWS = 64, SIZES = 4, AHEAD = 8, FEW_ROWS = 16 };
 

@@ -1,5 +1,5 @@
 /* See contract_maps.h. */
-#include "kernel/cuda/contract_maps.h"
+#include "kernel/cuda/contract/contract_maps.h"
 
 #include "kernel/affine.h"
 

@@ -4,7 +4,7 @@
  * access holds. Its sum is an ordinary expression over all taps, whose loads are all in flight together; neighbouring
  * threads read neighbouring channels, and overlapping windows hit the cache.
  */
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum { THREADS = 128, MOST_TAPS = 81 };
 

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "kernel/affine.h"
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum {
     THREADS = 128,

@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/contract/gemm_block.h"
 
 struct ig_cuda_patch {
     enum ig_cuda_math math; /* F16, BF16 or I8 */

@@ -3,7 +3,7 @@
  * as a function of its line and its depth.
  */
 #include "kernel/affine.h"
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum { MOST_TAPS = 1 << 12 }; /* of the windows that the template copies */
 

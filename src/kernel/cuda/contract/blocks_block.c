@@ -1,8 +1,8 @@
 /* The shared memory of a product with codes in blocks. */
-#include "kernel/cuda/blocks_block.h"
+#include "kernel/cuda/contract/blocks_block.h"
 
 #include "ir/blocks.h"
-#include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/contract/gemm_block.h"
 
 enum { CHUNK = 512 /* bytes */, COLUMNS = 16 /* of a group */ };
 

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum {
     MOST_STEPS = 72,        /* of the unrolled walk along the depth */

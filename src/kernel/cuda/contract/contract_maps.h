@@ -5,7 +5,7 @@
 #ifndef IG_KERNEL_CUDA_CONTRACT_MAPS_H
 #define IG_KERNEL_CUDA_CONTRACT_MAPS_H
 
-#include "kernel/cuda/contract.h"
+#include "kernel/cuda/contract/contract.h"
 
 /* Is the first element of the operand that of its buffer? */
 bool ig_cuda_begins_buffer(struct ig_contract *c, const struct ig_cuda_source *from);

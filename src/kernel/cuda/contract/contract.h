@@ -5,7 +5,7 @@
 #ifndef IG_KERNEL_CUDA_CONTRACT_H
 #define IG_KERNEL_CUDA_CONTRACT_H
 
-#include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/contract/gemm_block.h"
 #include "kernel/family/contract.h"
 
 /* The schedules; see kernel/family/contract.h. */

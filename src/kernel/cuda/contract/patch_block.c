@@ -1,5 +1,5 @@
 /* Sizes derived from the description of a block's convolution. */
-#include "kernel/cuda/patch_block.h"
+#include "kernel/cuda/contract/patch_block.h"
 
 enum { CHUNK = 16 /* bytes */ };
 

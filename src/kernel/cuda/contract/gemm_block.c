@@ -1,5 +1,5 @@
 /* Sizes derived from the description of a block's matrix product. */
-#include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/contract/gemm_block.h"
 
 bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *out_math) {
     switch (dtype) {
