@@ -288,17 +288,9 @@ static void compile(struct ig_job *job, void *argument) {
 }
 
 static void test_compiles(void **state) {
+    static const char *const archs[] = {"sm_80", "sm_90a", "sm_100"};
     (void)state;
-    static char archs[][8] = {"sm_80", "sm_90a", "sm_100"};
-    for (int i = 0; i < 3; i++) {
-        struct ig_job job;
-        struct ingot_error error = {0};
-        ig_job_init(&job, &ig_libc_allocator);
-        enum ingot_status status = ig_job_run(&job, compile, archs[i], &error);
-        ig_job_deinit(&job);
-        if (status == INGOT_TOOLCHAIN && strstr(error.message, "libnvrtc")) skip();
-        if (status != INGOT_OK) fail_msg("%s: %s", archs[i], error.message);
-    }
+    nvrtc_check_archs(compile, archs, sizeof archs / sizeof *archs);
 }
 
 /* ---- Results -------------------------------------------------------------------------------------------------------------- */

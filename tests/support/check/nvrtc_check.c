@@ -2,9 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "support/support.h"
 #include "toolchain/nvrtc.h"
 #include "toolchain/nvrtc_api.h"
 
@@ -79,4 +81,16 @@ void nvrtc_check_losses(struct ig_job *job, const char *arch, const struct ig_so
     struct ig_nvrtc *nvrtc = ig_nvrtc_load(job, getenv("INGOT_NVRTC"));
     nvrtc->refuses_losses = true;
     ig_nvrtc_objects(job, nvrtc, arch, false, 0, sources, count, count_bytes, &check);
+}
+
+void nvrtc_check_archs(void (*compile)(struct ig_job *job, void *arch), const char *const *archs, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &ig_libc_allocator);
+        enum ingot_status status = ig_job_run(&job, compile, (void *)archs[i], &error);
+        ig_job_deinit(&job);
+        if (status == INGOT_TOOLCHAIN && strstr(error.message, "libnvrtc")) skip();
+        if (status != INGOT_OK) fail_msg("%s: %s", archs[i], error.message);
+    }
 }

@@ -18,4 +18,8 @@ size_t nvrtc_check(struct ig_job *job, const char *arch, const struct ig_source 
  * performance: products that follow each other instead of overlapping, or registers that are not handed over. */
 void nvrtc_check_losses(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count);
 
+/* Runs a job, which is handed the name of an architecture and compiles for it, for each of them. Fails the test if one does not end
+ * well; skips it if there is no NVRTC. */
+void nvrtc_check_archs(void (*compile)(struct ig_job *job, void *arch), const char *const *archs, size_t count);
+
 #endif
