@@ -267,7 +267,7 @@ static void make_buffers(struct gemm *s) {
         kernel->lasting = 1;
         ig_cuda_map_operands(s->c, g, &s->a, &s->b, s->rows);
     }
-    if (g->stream && g->bm > 4)
+    if (ig_cuda_gemm_streams_boxes(g))
         ig_cuda_map_columns(s->c, g, &s->b, g->twin ? &s->twin : &s->b, s->batch, s->columns_apart);
     kernel->gemm = g;
     kernel->threads = ig_cuda_gemm_threads(g);
@@ -790,7 +790,7 @@ static void emit(struct gemm *s) {
     } else {
         find_operands(s, s->at);
         if (s->g->a == IG_CUDA_LISTED) fill_list(s, body);
-        if (s->g->stream && s->g->bm > 4)
+        if (ig_cuda_gemm_streams_boxes(s->g))
             call_stream(s, body);
         else
             call_multiply(s, body);

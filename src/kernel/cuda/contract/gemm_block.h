@@ -95,7 +95,7 @@ struct ig_cuda_gemm {
     /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores with bn = 64. Requires A ALONG, B ACROSS, copies of 4
      * elements of A and of 16 bytes of B, and warps_m = 1. */
     bool direct;
-    /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores, with bn a multiple of 16 and bk of 128 bytes; tensor map 0
+    /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores, with bn a multiple of 16 and bk of 128 or 256 bytes; tensor map 0
      * is that of B, and 1 that of the second B, or of B again. Requires A ALONG, for the tensor cores in copies of 16 bytes, B ALONG
      * in copies of 16 bytes, sm_90 and warps_m = 1. */
     bool stream;
@@ -124,6 +124,10 @@ struct ig_cuda_gemm {
     int axes, channels, lower[3], upper[3];
 };
 
+/* Does it stream boxes of B, to the tensor cores? */
+static inline bool ig_cuda_gemm_streams_boxes(const struct ig_cuda_gemm *gemm) {
+    return gemm->stream && gemm->bm > 4;
+}
 /* Warps that walk along the depth of one B. */
 int ig_cuda_gemm_walkers(const struct ig_cuda_gemm *gemm);
 /* Threads per block; bytes per element in shared memory; bytes of a stage, of dynamic shared memory. */
