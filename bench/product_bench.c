@@ -4,11 +4,12 @@
  * number of rows: what each takes, beside what the model says (kernel/cuda/contract/contract_choose.c). From these its constants
  * are fitted.
  *
- *     product_bench [--only SUBSTRING] [--first N] [--source]
+ *     product_bench [--only SUBSTRING] [--first N] [--warm MS] [--source]
  *
  * A line is: name, rows, estimate, time with weights in memory, time with weights in the cache, floor, tactic; times in
  * microseconds, of a launch among many that start early. The floor is that of an H200: what the operations take at 800 tera
  * a second in f16, half of that in tf32 and twice in bytes, or the bytes at 4.2 tera a second if they are more than half of the cache. --first: candidates at each number of rows (default 12);
+ * --warm: each is run for so many milliseconds before it is timed (default 0), until the clock is what the power limit allows;
  * --source prints the kernels and runs nothing.
  */
 #include <math.h>
@@ -189,6 +190,7 @@ struct candidate {
 struct bench {
     const char *only;
     int first;
+    double warm; /* nanoseconds */
     bool source;
     struct ig_target target;
     struct ig_device *device;
@@ -398,6 +400,7 @@ static double time_of(struct ig_job *job, struct bench *b, struct ig_list *list,
     const struct ig_device_api *api = b->device->api;
     struct ingot_error error;
     uint64_t times[ROUNDS + 1];
+    double before = 0;
     for (int i = 0; i <= ROUNDS; i++) {
         if (cold) must(job, api->copy(b->device, b->stream, b->flush, (char *)b->flush + FLUSH, FLUSH, &error), &error);
         must(job, api->event_record(b->device, b->stream, b->begin, &error), &error);
@@ -405,6 +408,8 @@ static double time_of(struct ig_job *job, struct bench *b, struct ig_list *list,
         must(job, api->event_record(b->device, b->stream, b->end, &error), &error);
         must(job, api->stream_wait(b->device, b->stream, &error), &error);
         must(job, api->event_elapsed(b->device, b->begin, b->end, &times[i], &error), &error);
+        before += (double)times[i];
+        if (before < b->warm) i = -1;
     }
     qsort(times + 1, ROUNDS, sizeof *times, compare);
     return (double)times[1 + ROUNDS / 2];
@@ -564,8 +569,10 @@ int main(int argc, char **argv) {
             b->only = argv[++i];
         } else if (!strcmp(argv[i], "--first") && has_value) {
             b->first = atoi(argv[++i]);
+        } else if (!strcmp(argv[i], "--warm") && has_value) {
+            b->warm = atof(argv[++i]) * 1e6;
         } else {
-            fprintf(stderr, "usage: product_bench [--only SUBSTRING] [--first N] [--source]\n");
+            fprintf(stderr, "usage: product_bench [--only SUBSTRING] [--first N] [--warm MS] [--source]\n");
             free(b);
             return 2;
         }

@@ -112,11 +112,9 @@ static bool can_stream(const struct ig_rewriter *rw, const struct ig_node *n, in
 
 /* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they can read nothing else.
  * Otherwise the copy engine can then deal out the columns of 32 among the threads that store them (base/tensor_map.h);
- * few rows read the weights straight from memory, row by row, and beside a long depth that work is nothing. Columns that would
- * have to be filled up one by one need not be, so that an embedding's matrix, which gives the logits too, is there once. The depth
- * must be whole loads. */
+ * few rows read the weights straight from memory, row by row. Columns that would have to be filled up one by one need not be,
+ * so that an embedding's matrix, which gives the logits too, is there once. The depth must be whole loads. */
 static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth, int64_t columns) {
-    enum { LONG = 4096 };
     enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
     int64_t lo, hi;
     if (are_bytes(rw->options->target, dtype)) return depth * columns > 1; /* a single number becomes a literal */
@@ -125,7 +123,7 @@ static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n,
     if (ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32) return depth % 4 == 0;
     range_of_rows(rw, n, &lo, &hi);
     if ((dtype != INGOT_F16 && dtype != INGOT_BF16) || depth % 8 != 0 || lo <= FEW_ROWS) return false;
-    return columns % 32 == 0 ? depth < LONG : columns % 8 != 0;
+    return columns % 32 == 0 || columns % 8 != 0;
 }
 
 /* Columns per panel; 0: weights are not packed. On a GPU one panel has all columns of a group: a row-major matrix [k,

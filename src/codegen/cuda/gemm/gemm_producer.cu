@@ -1,6 +1,6 @@
 // Products on the tensor cores of sm_90a with a specialised producer: one warp has the copy engine (TMA) fetch tiles of
 // both operands by their tensor maps, for all tiles of the block in turn, STAGES steps ahead. Warp groups consume them:
-// two share the rows of each tile, or TURNS groups take tiles in turns, so that one multiplies while the others run the
+// all share the rows of each tile, or TURNS groups take tiles in turns, so that one multiplies while the others run the
 // epilogue on their sums.
 //
 // If KEPT, all steps of B, so many, stay in shared memory while a block's tiles have the same columns, which they do
@@ -13,7 +13,7 @@
 //
 // The sums stay in registers; the epilogue runs on those of the thread's own rows.
 
-enum { GROUP = 128, CONSUMERS = (TURNS ? TURNS : 2) * GROUP, GROUPS = TURNS ? 1 : 2 };
+enum { GROUP = 128, CONSUMERS = ALL_GROUPS * GROUP, GROUPS = TURNS ? 1 : ALL_GROUPS };
 enum { FULL_AT = BARRIERS_AT, EMPTY_AT = FULL_AT + 8 * STAGES, TURNS_AT = EMPTY_AT + 8 * STAGES, KEPT_FULL_AT = TURNS_AT + 8 * TURNS, KEPT_AT = STAGES * STAGE_BYTES };
 
 // ---- Roles -----------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ __device__ __forceinline__ void give_registers() {
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TURNS == 4 ? 112 : TURNS == 3 ? 160 : 240));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)REGISTERS));
 }
 
 // Locates a tile: its first row and column. Tiles that run concurrently lie in a band of BAND times as many, for reuse
@@ -217,7 +217,7 @@ struct sums {
     total c[blocks][BN / 8][4];
     scales by;
 
-    // Groups that share a tile have every second 64 of its rows.
+    // Groups that share a tile have every second, or third, 64 of its rows.
     __device__ __forceinline__ static int row(int block) {
         return block * 64 * GROUPS + (TURNS ? 0 : group() * 64);
     }
@@ -315,7 +315,7 @@ struct sums {
     }
 
     // Has a thread registers for the sums of two steps beside its own?
-    static constexpr bool paired = PROMOTED && blocks == 1 && BN / 2 * 3 <= (TURNS == 4 ? 64 : TURNS == 3 ? 112 : 192);
+    static constexpr bool paired = PROMOTED && blocks == 1 && BN / 2 * 3 <= REGISTERS - 48;
 };
 
 // Lets the next group have what comes behind a tile.

@@ -608,8 +608,7 @@ static bool is_beside(struct gemm *s, ig_value v) {
 /* Registers that a thread has left for them, beside its sums, addresses and what the epilogue computes. */
 static int spare_registers(struct gemm *s) {
     enum { OTHERS = 32 };
-    int all = s->g->turns == 4 ? 112 : s->g->turns == 3 ? 160 : 240;
-    return all - OTHERS - s->g->bm * s->g->bn / ig_cuda_gemm_workers(s->g);
+    return ig_cuda_gemm_registers(s->g) - OTHERS - s->g->bm * s->g->bn / ig_cuda_gemm_workers(s->g);
 }
 
 /* The memory is far away, and the epilogue would wait for it: a thread has its elements under way before it waits for the product. */

@@ -35,7 +35,7 @@ static const struct shape swapped_shapes[] = {{128, 64, 1, 4}};
 static const struct shape producer_shapes[] = {
     {64, 128, 2, 0}, {64, 192, 2, 0},  {64, 256, 2, 0},  {128, 128, 2, 0}, {128, 192, 2, 0},
     {128, 64, 0, 0}, {128, 128, 0, 0}, {128, 192, 0, 0}, {128, 256, 0, 0}, {256, 128, 0, 0},
-    {256, 96, 0, 0}, {64, 32, 4, 1},   {64, 64, 4, 1},   {64, 96, 4, 1},   {64, 128, 4, 1},
+    {192, 128, 0, 0}, {192, 192, 0, 0}, {256, 96, 0, 0}, {64, 32, 4, 1},   {64, 64, 4, 1},   {64, 96, 4, 1},   {64, 128, 4, 1},
     {64, 128, 3, 1}, {64, 192, 3, 1},  {64, 256, 2, 1},  {128, 128, 2, 1}, {128, 192, 2, 1},
 };
 static const struct shape plain_shapes[] = {
@@ -351,7 +351,7 @@ static bool has_registers(const struct ig_cuda_gemm *g) {
     int own = g->bm * g->bn / ig_cuda_gemm_workers(g);
     if (!g->promoted || (!g->producer && !g->warpgroups && !g->scale_columns)) return true;
     if (!g->producer) return own <= 64;
-    return own + g->bn / 2 + registers_of_scales(g, g->bn) <= (g->turns == 4 ? 64 : g->turns == 3 ? 112 : 192);
+    return own + g->bn / 2 + registers_of_scales(g, g->bn) <= ig_cuda_gemm_registers(g) - 48;
 }
 
 static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, const struct shape *shapes,

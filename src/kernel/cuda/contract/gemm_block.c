@@ -22,8 +22,18 @@ bool ig_cuda_math_of_bytes(enum ingot_dtype a, enum ingot_dtype b, int sm, enum 
 
 enum { GROUP = 128 }; /* threads of a warp group */
 
+int ig_cuda_gemm_groups(const struct ig_cuda_gemm *gemm) {
+    return gemm->turns ? gemm->turns : gemm->bm == 192 ? 3 : 2;
+}
+
+/* A multiprocessor has 65536, of which the producer's group takes few. */
+int ig_cuda_gemm_registers(const struct ig_cuda_gemm *gemm) {
+    static const int registers[] = {[2] = 240, [3] = 160, [4] = 112};
+    return registers[ig_cuda_gemm_groups(gemm)];
+}
+
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
-    if (gemm->producer) return ((gemm->turns ? gemm->turns : 2) + 1) * GROUP;
+    if (gemm->producer) return (ig_cuda_gemm_groups(gemm) + 1) * GROUP;
     if (gemm->direct || gemm->stream) return 32 * gemm->warps_n;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
@@ -50,7 +60,8 @@ int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
 }
 
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm) {
-    return gemm->producer ? (gemm->turns ? 1 : 2) * GROUP : ig_cuda_gemm_threads(gemm);
+    if (!gemm->producer) return ig_cuda_gemm_threads(gemm);
+    return (gemm->turns ? 1 : ig_cuda_gemm_groups(gemm)) * GROUP;
 }
 
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {

@@ -15,7 +15,7 @@
  * `stages` pieces ahead: of a column, or on the tensor cores of all columns.
  *
  * With a producer, one warp of a persistent block only fetches, by the copy engine (TMA), for all of the block's tiles
- * in turn. Consumer warp groups (of four warps) multiply: two share each tile, or two to four take tiles in turns. Their
+ * in turn. Consumer warp groups (of four warps) multiply: two or three share each tile, or two to four take tiles in turns. Their
  * sums stay in registers: each thread runs the epilogue on those of its own rows, IG_CUDA_OWN_COLUMNS at a time.
  */
 #ifndef IG_KERNEL_CUDA_GEMM_BLOCK_H
@@ -84,7 +84,7 @@ struct ig_cuda_gemm {
     /* A producer warp fetches. Requires warpgroups, A ALONG, ACROSS or WINDOWS, B ALONG or ACROSS, and no split; tensor
      * maps 0 and 1 are those of A and B. */
     bool producer;
-    int turns; /* producer: so many groups, 2 to 4, take tiles in turns; 0: two share the rows of each */
+    int turns; /* producer: so many groups, 2 to 4, take tiles in turns; 0: two share the rows of each, or three if bm is 192 */
     /* producer: the steps of B, all of which stay in shared memory for tiles of the same columns, which a block has one
      * after the other; 0: they are fetched for each tile. With `kept`, the tiles side by side. */
     int kept, column_blocks;
@@ -135,6 +135,9 @@ int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_stage(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
+/* With a producer: warp groups that multiply; registers of each of their threads. */
+int ig_cuda_gemm_groups(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_registers(const struct ig_cuda_gemm *gemm);
 /* Threads that run the epilogue of a tile; row stride of the tile in elements. */
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm);
