@@ -551,12 +551,19 @@ INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, str
  * INGOT_HOST memory and two runs are still in flight; where a plan has control flow, for the scalars that decide it;
  * and where inputs in GPU memory hold shapes. Profiled contexts wait for every run.
  *
+ * Of runs of several ranks on GPUs at most two are under way: this waits for the run before the last. It waits for this very run
+ * where shapes are new or come from GPU memory, with control flow and profiles, and where another context of this process has ranks
+ * on the GPU. A rank that is lost meanwhile is reported by the next wait or by one of the next two runs, and nobody waits longer than
+ * the group's time limit. What was enqueued and not waited for has no results then, nor has it if this fails. Before
+ * ingot_context_wait, ingot_context_output and ingot_context_lease wait for the run, so that they give nothing out that a lost rank has
+ * spoilt; memory of the caller's may hold anything until a wait has succeeded.
+ *
  * While the caller captures `stream` (cuStreamBeginCapture, in any mode), the run becomes part of the caller's graph, with
  * the addresses and sizes that are bound. Such a run must be the first of its context, which makes no others; results
  * must be in GPU memory, and the context and leases of it must exist as long as the graph. A launch of the graph reads the
  * weights that the engine had at the capture, and what inputs in INGOT_HOST memory held then. INGOT_UNSUPPORTED, before the
  * capture is touched, where the host takes part in runs: control flow, sizes in GPU memory, 2 MiB or more of inputs in INGOT_HOST
- * memory, shared arenas, profiles.
+ * memory, shared arenas, profiles, several ranks.
  *
  * On the CPU, the run is complete when this returns, and `stream` must be NULL. INGOT_CANCELLED or INGOT_TIMEOUT if it
  * was stopped (ingot_context_cancel, ingot_context_set_time_limit).

@@ -306,6 +306,8 @@ static struct ig_resident *resident_of(struct ingot_context *context, uint32_t r
 }
 
 static enum ingot_status take_new_weights(struct ingot_context *context, struct ingot_error *error) {
+    if (context->ranks)
+        IG_TRY(ig_ranks_wait(context->ranks, NULL, error)); /* each on its thread, and a failure only once */
     for (uint32_t r = 0; r < context->n_ranks; r++)
         IG_TRY(ig_context_set_weights(rank_of(context, r), resident_of(context, r)->weights, error)); /* waits */
     for (uint32_t r = 0; r < context->n_ranks; r++)
@@ -316,26 +318,35 @@ static enum ingot_status take_new_weights(struct ingot_context *context, struct 
     return INGOT_OK;
 }
 
-enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
-    if (!context) return refuse_null("ingot_context_enqueue", "context", error);
+/* `runs`: several ranks may as well wait for the end. */
+static enum ingot_status enqueue(struct ingot_context *context, void *stream, bool runs, struct ingot_error *error) {
+    struct ig_ranks *ranks = context->ranks;
     /* A deferred check of the weights follows the first run's launch, so that its kernels start at once. This is
      * safe: kernels clamp the indices that they read, and results are given out only if the check passes. */
     IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
     if (ig_resident_is_old(&context->resident)) IG_TRY(take_new_weights(context, error));
-    if (context->ranks && stream)
-        return IG_ERR(error, INGOT_UNSUPPORTED, "a run of several ranks of a process has no stream");
-    IG_TRY(context->ranks ? ig_ranks_run(context->ranks, error) : ig_context_enqueue(context->context, stream, error));
+    if (ranks && stream) return IG_ERR(error, INGOT_UNSUPPORTED, "a run of several ranks of a process has no stream");
+    if (!ranks)
+        IG_TRY(ig_context_enqueue(context->context, stream, error));
+    else
+        IG_TRY(runs ? ig_ranks_run(ranks, error) : ig_ranks_enqueue(ranks, error));
     return ig_engine_trust_weights(context->engine, error);
+}
+
+enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_enqueue", "context", error);
+    return enqueue(context, stream, false, error);
 }
 
 enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_wait", "context", error);
-    return ig_context_wait(context->context, error);
+    return context->ranks ? ig_ranks_wait(context->ranks, NULL, error) : ig_context_wait(context->context, error);
 }
 
 enum ingot_status ingot_context_wait_for(struct ingot_context *context, double seconds, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_wait_for", "context", error);
-    return ig_context_wait_for(context->context, seconds, error);
+    return context->ranks ? ig_ranks_wait(context->ranks, &seconds, error)
+                          : ig_context_wait_for(context->context, seconds, error);
 }
 
 enum ingot_status ingot_context_set_time_limit(struct ingot_context *context, double seconds,
@@ -353,8 +364,8 @@ void ingot_context_cancel(struct ingot_context *context) {
 
 enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_run", "context", error);
-    IG_TRY(ingot_context_enqueue(context, NULL, error));
-    return ig_context_wait(context->context, error);
+    IG_TRY(enqueue(context, NULL, true, error));
+    return context->ranks ? INGOT_OK : ig_context_wait(context->context, error);
 }
 
 enum ingot_status ingot_context_timing(const struct ingot_context *context, struct ingot_timing *out_timing,
@@ -390,6 +401,7 @@ enum ingot_status ingot_context_lease(struct ingot_context *context, struct ingo
     struct ig_results *results;
     if (!context || !out_lease) return refuse_null("ingot_context_lease", context ? "out_lease" : "context", error);
     IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
+    if (context->ranks) IG_TRY(ig_ranks_await(context->ranks, error)); /* of which a lease knows rank 0 only */
     IG_TRY(ig_context_lease(context->context, &results, error));
     *out_lease = (struct ingot_lease *)results;
     return INGOT_OK;

@@ -12,7 +12,7 @@
 #include "base/stop.h"
 #include "dist/nccl.h"
 
-/* How long a thread looks for the next run, or for the end of this one, before it sleeps. */
+/* How long a thread looks for the next task, or for the end of this one, before it sleeps. */
 #define AWAKE 1000000u /* nanoseconds */
 
 /* A number that one thread increases and another one waits for. */
@@ -31,16 +31,21 @@ struct member {
     struct ig_context *context;
     pthread_t thread;
     bool is_started;
-    struct turn begun, ended; /* runs */
+    struct turn begun, ended; /* tasks */
     enum ingot_status status;
     struct ingot_error error;
 };
 
+/* What all ranks do at once. */
+enum task { OPEN_WINDOWS, ENQUEUE, AWAIT, WAIT, RUN, FINISH, STOP };
+
 struct ig_ranks {
     const struct ingot_allocator *allocator;
     uint32_t count;
-    unsigned runs;
-    bool has_failed, opening, stopping; /* opening: a run opens windows */
+    bool gpus, under_way; /* under_way: nobody has waited for the last run */
+    unsigned turns;
+    enum task task;        /* of the last turn */
+    const double *seconds; /* WAIT: the longest; NULL: as the contexts are told */
     struct member members[];
 };
 
@@ -79,23 +84,42 @@ static void turn_await(struct turn *turn, unsigned number) {
     pthread_mutex_unlock(&turn->mutex);
 }
 
-/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+/* ---- Tasks ------------------------------------------------------------------------------------------------------- */
 
-static void run_member(struct member *member) {
-    member->status = member->ranks->opening ? ig_group_open_windows(member->seat, member->used, &member->error)
-                                            : ig_context_run(member->context, &member->error);
-    /* The others wait for a rank that could not even begin. */
-    if (member->status != INGOT_OK && ig_group_failure(member->seat, NULL) == INGOT_OK)
-        ig_group_fail(member->seat, member->status, member->error.message);
+/* The others wait for a rank that could not do it. */
+static enum ingot_status begin(struct member *member, enum task task) {
+    enum ingot_status status = task == OPEN_WINDOWS ? ig_group_open_windows(member->seat, member->used, &member->error)
+                                                    : ig_context_enqueue(member->context, NULL, &member->error);
+    if (status != INGOT_OK && ig_group_failure(member->seat, NULL) == INGOT_OK)
+        ig_group_fail(member->seat, status, member->error.message);
+    return status;
+}
+
+static enum ingot_status wait(struct ig_context *context, const double *seconds, struct ingot_error *error) {
+    return seconds ? ig_context_wait_for(context, *seconds, error) : ig_context_wait(context, error);
+}
+
+static enum ingot_status do_task(struct member *member) {
+    const struct ig_ranks *ranks = member->ranks;
+    switch (ranks->task) {
+    case OPEN_WINDOWS:
+    case ENQUEUE: return begin(member, ranks->task);
+    case AWAIT: return ig_context_await_ranks(member->context, &member->error);
+    case WAIT: return wait(member->context, ranks->seconds, &member->error);
+    case RUN: IG_TRY(begin(member, RUN)); return ig_context_wait(member->context, &member->error);
+    case FINISH: ig_context_finish(member->context); return INGOT_OK;
+    case STOP: break;
+    }
+    return INGOT_OK;
 }
 
 static void *member_main(void *argument) {
     struct member *member = argument;
-    for (unsigned run = 1;; run++) {
-        turn_await(&member->begun, run);
-        if (member->ranks->stopping) return NULL;
-        run_member(member);
-        turn_set(&member->ended, run);
+    for (unsigned turn = 1;; turn++) {
+        turn_await(&member->begun, turn);
+        if (member->ranks->task == STOP) return NULL;
+        member->status = do_task(member);
+        turn_set(&member->ended, turn);
     }
 }
 
@@ -112,31 +136,77 @@ static const struct member *find_cause(const struct ig_ranks *ranks) {
     return cause;
 }
 
+static enum ingot_status do_all(struct ig_ranks *ranks, enum task task, struct ingot_error *error) {
+    const unsigned turn = ++ranks->turns;
+    ranks->task = task;
+    for (uint32_t r = 1; r < ranks->count; r++)
+        turn_set(&ranks->members[r].begun, turn);
+    ranks->members[0].status = do_task(&ranks->members[0]);
+    for (uint32_t r = 1; r < ranks->count; r++)
+        turn_await(&ranks->members[r].ended, turn);
+    const struct member *cause = find_cause(ranks);
+    return cause ? IG_ERR(error, cause->status, "%s", cause->error.message) : INGOT_OK;
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+
+static bool has_failed(const struct ig_ranks *ranks) {
+    for (uint32_t r = 0; r < ranks->count; r++)
+        if (ig_group_failure(ranks->members[r].seat, NULL) != INGOT_OK) return true;
+    return false;
+}
+
+/* Behind a failure: nothing stays under way, and what rank 0 may have is no result. */
+static void give_up(struct ig_ranks *ranks) {
+    (void)do_all(ranks, FINISH, NULL);
+    ranks->under_way = false;
+    ig_context_drop_results(ranks->members[0].context);
+}
+
 static enum ingot_status renew(struct ig_ranks *ranks, struct ingot_error *error) {
     struct ig_group *seats[IG_MOST_RANKS] = {NULL};
+    give_up(ranks); /* a single rank's context may have told of the failure */
     for (uint32_t r = 0; r < ranks->count; r++)
         IG_TRY(ig_nccl_renew(ranks->members[r].seat, &seats[r], error));
     ig_group_renew_local(seats, ranks->count);
-    ranks->has_failed = false;
     return INGOT_OK;
 }
 
-static enum ingot_status run_all(struct ig_ranks *ranks, struct ingot_error *error) {
-    const unsigned run = ++ranks->runs;
-    for (uint32_t r = 1; r < ranks->count; r++)
-        turn_set(&ranks->members[r].begun, run);
-    run_member(&ranks->members[0]);
-    for (uint32_t r = 1; r < ranks->count; r++)
-        turn_await(&ranks->members[r].ended, run);
-    const struct member *cause = find_cause(ranks);
-    if (!cause) return INGOT_OK;
-    ranks->has_failed = true;
-    return IG_ERR(error, cause->status, "%s", cause->error.message);
+static enum ingot_status conclude(struct ig_ranks *ranks, enum ingot_status status) {
+    if (has_failed(ranks))
+        give_up(ranks);
+    else if (status != INGOT_OK && status != INGOT_TIMEOUT)
+        ig_context_drop_results(ranks->members[0].context); /* rank 0 may have come to its end */
+    return status;
+}
+
+static enum ingot_status launch(struct ig_ranks *ranks, enum task task, struct ingot_error *error) {
+    if (has_failed(ranks)) IG_TRY(renew(ranks, error));
+    return conclude(ranks, do_all(ranks, task, error));
+}
+
+/* On CPUs a run is done when it has been enqueued. */
+enum ingot_status ig_ranks_enqueue(struct ig_ranks *ranks, struct ingot_error *error) {
+    IG_TRY(launch(ranks, ranks->gpus ? ENQUEUE : RUN, error));
+    ranks->under_way = ranks->gpus;
+    return INGOT_OK;
 }
 
 enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error) {
-    if (ranks->has_failed) IG_TRY(renew(ranks, error));
-    return run_all(ranks, error);
+    return launch(ranks, RUN, error);
+}
+
+enum ingot_status ig_ranks_wait(struct ig_ranks *ranks, const double *seconds, struct ingot_error *error) {
+    if (!ranks->gpus) return wait(ranks->members[0].context, seconds, error);
+    ranks->seconds = seconds;
+    return conclude(ranks, do_all(ranks, WAIT, error));
+}
+
+enum ingot_status ig_ranks_await(struct ig_ranks *ranks, struct ingot_error *error) {
+    if (!ranks->under_way) return INGOT_OK;
+    IG_TRY(conclude(ranks, do_all(ranks, AWAIT, error)));
+    ranks->under_way = false;
+    return INGOT_OK;
 }
 
 struct ig_context *ig_ranks_context(const struct ig_ranks *ranks, uint32_t rank) {
@@ -172,14 +242,6 @@ static enum ingot_status make_member(struct ig_ranks *ranks, uint32_t rank, cons
     return rank > 0 ? start(member, error) : INGOT_OK;
 }
 
-/* All ranks do this together, while what only asks about sizes prepares rank 0 alone. */
-static enum ingot_status open_windows(struct ig_ranks *ranks, struct ingot_error *error) {
-    ranks->opening = true;
-    enum ingot_status status = run_all(ranks, error);
-    ranks->opening = false;
-    return status;
-}
-
 static size_t ranks_size(uint32_t count) {
     return sizeof(struct ig_ranks) + count * sizeof(struct member);
 }
@@ -197,6 +259,7 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
     }
     ranks->allocator = config->allocator;
     ranks->count = config->count;
+    ranks->gpus = config->gpus;
     for (uint32_t r = 0; r < config->count; r++) {
         ranks->members[r].ranks = ranks;
         ranks->members[r].seat = seats[r];
@@ -209,8 +272,9 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
     }
     for (uint32_t r = 0; status == INGOT_OK && r < config->count; r++)
         status = make_member(ranks, r, config, error);
+    /* All together, while what only asks about sizes prepares rank 0 alone. */
     if (status == INGOT_OK && config->gpus && config->views->plan.n_collectives > 0)
-        status = open_windows(ranks, error);
+        status = do_all(ranks, OPEN_WINDOWS, error);
     if (status == INGOT_OK)
         *out_ranks = ranks;
     else
@@ -220,11 +284,11 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
 
 void ig_ranks_destroy(struct ig_ranks *ranks) {
     if (!ranks) return;
-    ranks->stopping = true;
+    ranks->task = STOP;
     for (uint32_t r = 0; r < ranks->count; r++) {
         struct member *member = &ranks->members[r];
         if (member->is_started) {
-            turn_set(&member->begun, ranks->runs + 1);
+            turn_set(&member->begun, ranks->turns + 1);
             pthread_join(member->thread, NULL);
         }
         ig_context_destroy(member->context);

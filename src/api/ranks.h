@@ -1,7 +1,7 @@
 /*
  * The ranks of a context whose engine is divided among threads of this process: a device, a seat and a context of the
- * runtime for each. Rank 0 is the caller's thread; the others have threads of their own, which run when the caller does, and
- * wait in between. All else is done by the caller's thread, to all of them.
+ * runtime for each. Rank 0 is the caller's thread; the others have threads of their own, which enqueue, run and wait when the
+ * caller does, and sleep in between. All else is done by the caller's thread, to all of them.
  */
 #ifndef IG_API_RANKS_H
 #define IG_API_RANKS_H
@@ -30,7 +30,13 @@ enum ingot_status ig_ranks_create(const struct ig_ranks_config *config, struct i
 void ig_ranks_destroy(struct ig_ranks *ranks);
 /* By rank; rank 0 is the one whose results are the run's. */
 struct ig_context *ig_ranks_context(const struct ig_ranks *ranks, uint32_t rank);
-/* One run of all. After a failure of any, the next run begins with a new group. */
+/* Of all ranks at once. A failure of the group ends with nothing under way and no results, and the next run begins with a new
+ * group; INGOT_CANCELLED and INGOT_TIMEOUT of GPUs are as of a context of one rank. */
+enum ingot_status ig_ranks_enqueue(struct ig_ranks *ranks, struct ingot_error *error);
+/* `seconds` NULL: as ig_context_wait; else as ig_context_wait_for. */
+enum ingot_status ig_ranks_wait(struct ig_ranks *ranks, const double *seconds, struct ingot_error *error);
+/* Returns when all ranks' GPUs have done their runs, which still need ig_ranks_wait. */
+enum ingot_status ig_ranks_await(struct ig_ranks *ranks, struct ingot_error *error);
 enum ingot_status ig_ranks_run(struct ig_ranks *ranks, struct ingot_error *error);
 
 #endif

@@ -200,6 +200,7 @@ struct ig_device {
      * does not matter. */
     uint32_t threads;
     size_t cache_bytes;
+    uint32_t ordinal; /* the GPU's number in this process; 0 for the CPU */
     /* The number of multiprocessors, if lists run independent items concurrently; else 0. */
     uint32_t processors;
     /* Devices that execute work within the call skip what is left once this asks them to; their memory then holds

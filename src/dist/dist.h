@@ -102,6 +102,12 @@ enum ingot_status ig_group_meet(struct ig_group *group, struct ig_stream *stream
  * the device that its kernels run on; later calls do nothing. INGOT_OK also where there can be none.
  */
 enum ingot_status ig_group_open_windows(struct ig_group *group, struct ig_device *device, struct ingot_error *error);
+/* May this rank's kernels of two runs be under way? Not if other ranks of this process have its GPU too, of this group or of another:
+ * kernels that wait could keep each other from it. */
+bool ig_group_may_overlap(const struct ig_group *group);
+/* Whose work is under way on the seat; NULL: nobody's. The group only keeps it. */
+void *ig_group_user(const struct ig_group *group);
+void ig_group_set_user(struct ig_group *group, void *user);
 /* The address of this rank's struct ig_window_seat, in the memory of its GPU; NULL: there are no windows. */
 void *ig_group_seat(const struct ig_group *group);
 /* Kernels name their calls by numbers; how messages shall name them. */

@@ -167,6 +167,18 @@ bool ig_group_splits_calls(const struct ig_group *group) {
     return group->gpus > 0 && group->gpus < group->ranks;
 }
 
+bool ig_group_may_overlap(const struct ig_group *group) {
+    return !ig_group_splits_calls(group) && (!group->api->has_gpu_alone || group->api->has_gpu_alone(group));
+}
+
+void *ig_group_user(const struct ig_group *group) {
+    return group->user;
+}
+
+void ig_group_set_user(struct ig_group *group, void *user) {
+    group->user = user;
+}
+
 static struct ig_windows *windows_of(const struct ig_group *group) {
     return group->api->windows ? group->api->windows(group) : NULL;
 }

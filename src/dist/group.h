@@ -28,6 +28,7 @@ struct ig_group_api {
     /* See ig_group_connect. */
     enum ingot_status (*connect)(struct ig_group *group, struct ig_device *device, bool *out_connected,
                                  struct ingot_error *error);
+    bool (*has_gpu_alone)(const struct ig_group *group); /* see ig_group_may_overlap; NULL: yes */
     /* Could NCCL do the call too, on all ranks? NULL: never. */
     bool (*has_both_ways)(const struct ig_group *group, const struct ig_collective_call *call);
     size_t (*bytes)(const struct ig_group *group);
@@ -55,6 +56,7 @@ struct ig_group {
     uint64_t limit;      /* nanoseconds */
     char transport[96];
     struct ig_ways ways;
+    void *user;                 /* see ig_group_user */
     struct ingot_error failure; /* status INGOT_OK: none */
 };
 

@@ -10,6 +10,7 @@
 #include "dist/nccl.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,13 +30,18 @@ struct nccl_group {
     struct ig_nccl_library nccl;
     struct ingot_error missing; /* status INGOT_OK: NCCL is there; else what is missing, should it be needed */
     ig_nccl_comm comm;          /* NULL: not connected yet, or aborted */
-    bool sought;                /* windows */
+    bool sought;                /* windows, on `gpu` */
+    uint32_t gpu;
     bool is_everywhere;         /* NCCL, of one version */
     struct ig_windows *windows; /* NULL: none */
     unsigned looks;
     size_t taken;                       /* GPU memory that NCCL was seen to take */
     uint64_t used[IG_COLLECTIVE_COUNT]; /* bit b: a call of that kind and of 2^b bytes to less than twice that */
 };
+
+/* Seats of this process by GPU, from the first time that they look for windows. Of GPUs beyond these, nobody is alone. */
+enum { COUNTED_GPUS = 64 };
+static atomic_uint seats_on[COUNTED_GPUS];
 
 /* Between two looks at whether the other ranks are there, others at what is cheap to see. */
 enum { LOOKS = 256 };
@@ -317,6 +323,7 @@ static void destroy(struct ig_group *base) {
     else if (group->comm)
         group->nccl.CommAbort(group->comm);
     ig_windows_close(group->windows);
+    if (group->sought && group->gpu < COUNTED_GPUS) atomic_fetch_sub(&seats_on[group->gpu], 1);
     ig_group_destroy(group->host);
     ig_nccl_unload(&group->nccl);
     ig_release(base->allocator, group, sizeof *group);
@@ -357,12 +364,19 @@ static enum ingot_status open_windows(struct ig_group *base, struct ig_device *d
     char reason[IG_WINDOWS_REASON_SIZE] = "";
     if (group->sought) return INGOT_OK;
     group->sought = true;
+    group->gpu = device->ordinal;
+    if (group->gpu < COUNTED_GPUS) atomic_fetch_add(&seats_on[group->gpu], 1);
     IG_TRY(ig_windows_open(group->host, device, ig_group_splits_calls(base), &group->windows, reason, error));
     say_transport(group, reason);
     if (group->windows) IG_TRY(compare_libraries(group, error));
     if (group->windows || !ig_group_has_windows_alone(base)) return INGOT_OK;
     return IG_ERR(error, INGOT_UNSUPPORTED, "%u ranks on %u GPUs exchange through windows, and there are none: %s",
                   base->ranks, base->gpus, reason);
+}
+
+static bool has_gpu_alone(const struct ig_group *base) {
+    const struct nccl_group *group = (const struct nccl_group *)base;
+    return !group->sought || (group->gpu < COUNTED_GPUS && atomic_load(&seats_on[group->gpu]) == 1);
 }
 
 static struct ig_windows *windows_of(const struct ig_group *base) {
@@ -386,6 +400,7 @@ static const struct ig_group_api api = {.destroy = destroy,
                                         .look = look,
                                         .open_windows = open_windows,
                                         .windows = windows_of,
+                                        .has_gpu_alone = has_gpu_alone,
                                         .has_both_ways = has_both_ways,
                                         .bytes = bytes_of,
                                         .library_bytes = library_bytes_of};

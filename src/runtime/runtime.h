@@ -74,8 +74,15 @@ enum ingot_status ig_context_set_time_limit(struct ig_context *context, double s
 void ig_context_cancel(struct ig_context *context);
 enum ingot_status ig_context_timing(const struct ig_context *context, struct ingot_timing *out_timing,
                                     struct ingot_error *error);
-enum ingot_status ig_context_output(const struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
+enum ingot_status ig_context_output(struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
                                     struct ingot_error *error);
+/* Of several ranks on GPUs: returns when the runs enqueued have been done, or the group has failed, whose kernels wait no longer then.
+ * For other contexts it does nothing. */
+enum ingot_status ig_context_await_ranks(struct ig_context *context, struct ingot_error *error);
+/* Waits for all work, whatever the limits and requests, and ignores failures. */
+void ig_context_finish(struct ig_context *context);
+/* The last run's results are not given out any more. */
+void ig_context_drop_results(struct ig_context *context);
 size_t ig_context_profile(const struct ig_context *context, struct ingot_profile_row *rows, size_t capacity);
 void ig_context_plans(const struct ig_context *context, struct ingot_plans_info *out_info);
 enum ingot_status ig_context_prepare_shapes(struct ig_context *context, const struct ingot_tensor *inputs,

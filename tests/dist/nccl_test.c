@@ -155,6 +155,36 @@ static void memory(void **state) {
     dlclose(file);
 }
 
+/* ---- GPUs --------------------------------------------------------------------------------------------------------- */
+
+/* Whether each rank finds its GPU its own, once all have looked for windows. */
+static const char *look_around(struct ig_group *seat, bool is_shared) {
+    static const struct ig_device_api api = {.free_bytes = free_bytes};
+    struct ig_device gpu = {.api = &api, .ordinal = is_shared ? 1 : ig_group_rank(seat)};
+    struct ingot_error error;
+    if (!ig_group_may_overlap(seat)) return "no runs at once without windows";
+    for (int i = 0; i < 2; i++)
+        if (ig_group_open_windows(seat, &gpu, &error)) return failed(&error);
+    if (ig_group_barrier(seat, "all have looked", &error)) return failed(&error);
+    const bool found = ig_group_may_overlap(seat);
+    if (ig_group_barrier(seat, "all have seen", &error)) return failed(&error);
+    return found == !is_shared ? NULL : "others on this GPU are not seen, or seen where there are none";
+}
+
+static const char *have_own(struct ig_group *seat) {
+    return look_around(seat, false);
+}
+
+static const char *have_one(struct ig_group *seat) {
+    return look_around(seat, true);
+}
+
+static void shared_gpus(void **state) {
+    run_gpus(3, 60, have_own);
+    run_gpus(2, 60, have_one);
+    run_gpus(2, 60, have_own); /* those have left */
+}
+
 /* ---- Failures ----------------------------------------------------------------------------------------------------- */
 
 static const char *wanted(enum ingot_status status, enum ingot_status wanted_status, const struct ingot_error *error,
@@ -248,10 +278,8 @@ static void no_nccl(void **state) {
 int main(void) {
     test_beside("emulator/libnccl.so.2", library, sizeof library);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives),
-        cmocka_unit_test(memory),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(no_nccl),
+        cmocka_unit_test(collectives), cmocka_unit_test(memory),  cmocka_unit_test(shared_gpus),
+        cmocka_unit_test(failures),    cmocka_unit_test(no_nccl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

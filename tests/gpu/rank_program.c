@@ -7,6 +7,8 @@
  * GPUS: threads share so many, with the same bits for each such number; else each has its own. RUNS 0: until something fails, and only the first digest. SECONDS: the group's time limit. again: after a failure it
  * leaves the group, joins a new one and runs once. mixed: every run has one of some random sizes, must give what the first run of
  * these sizes gave, and there is one digest of all. Rank r takes GPU r if the engine is for GPUs.
+ *
+ * Each run is enqueued behind another one that is not waited for: of the same sizes, or if mixed, in every second run, of others.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -80,6 +82,7 @@ static enum ingot_status run_alike(const struct order *order, struct session *se
     CLI_TRY(inputs_bind(session, inputs, error));
     for (long i = 0; order->runs == 0 || i < order->runs; i++) {
         uint64_t digest;
+        CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
         CLI_TRY(run(session, &digest, error));
         if (i == 0 || order->runs > 0) printf("run %016llx\n", (unsigned long long)digest);
     }
@@ -91,17 +94,22 @@ static enum ingot_status run_mixed(const struct order *order, struct session *se
                                    struct ingot_error *error) {
     uint64_t state = 1, all = 0, digest, first[MIXED] = {0};
     struct ingot_tensor *inputs = sizes->largest;
+    long told = 0;
     for (long i = 0; order->runs == 0 || i < order->runs; i++) {
         size_t which = random_next(&state) % MIXED;
         for (size_t k = 0; k < sizes->n_inputs; k++)
             memcpy(inputs[k].dims, sizes->shapes[which * sizes->n_inputs + k].dims, sizeof inputs[k].dims);
         CLI_TRY(inputs_bind(session, inputs, error));
+        if (random_next(&state) % 2) {
+            CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
+            continue;
+        }
         CLI_TRY(run(session, &digest, error));
         if (first[which] && first[which] != digest)
             return cli_error(error, INGOT_INTERNAL, "run %ld has other bits than the first of these sizes", i);
         first[which] = digest;
         all = digest_of(all, &digest, sizeof digest);
-        if ((i + 1) % TOLD_EVERY == 0) printf("done %ld\n", i + 1);
+        if (i / TOLD_EVERY != told) printf("done %ld\n", (told = i / TOLD_EVERY) * TOLD_EVERY);
     }
     printf("run %016llx\n", (unsigned long long)all);
     return INGOT_OK;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/frame/activations.h"
+#include "dist/dist.h"
+#include "runtime/context/context.h"
 #include "support/plan/cuda_case.h"
 
 enum { N = 100, RELAXED = 2 };
@@ -177,6 +178,25 @@ static void large_inputs_are_not_in_host_memory(void **state) {
     cuda_end(f, true);
 }
 
+/* The host has to see whether all have come. */
+static void several_ranks_are_no_part_of_graphs(void **state) {
+    struct cuda_case *f = cuda_begin(true, 0, 4);
+    struct ig_group *seats[2];
+    struct capture c;
+    cuda_must(f, ig_group_create_local(2, NULL, seats, &f->error));
+    f->context->env.group = seats[0];
+    begin_capture(&c, f);
+    cuda_set_x(f, N);
+    cuda_must(f, ig_context_set_output(f->context, 0, INGOT_CUDA, NULL, 0, &f->error));
+    expect_refusal(&c, INGOT_UNSUPPORTED, "a run of several ranks cannot become part of a CUDA graph");
+    end_capture(&c);
+    f->context->env.group = NULL;
+    for (int r = 0; r < 2; r++)
+        ig_group_destroy(seats[r]);
+    cuda_run(f, N);
+    cuda_end(f, true);
+}
+
 /* y = condition ? x : x, or, without the choice, f32[n] whose n is an element of another input. */
 static void plan(struct cuda_case *f, bool chooses) {
     struct tiny_plan *t = &f->tiny;
@@ -272,6 +292,7 @@ int main(void) {
         cmocka_unit_test(later_runs_are_no_part_of_graphs),    cmocka_unit_test(results_stay_in_gpu_memory),
         cmocka_unit_test(large_inputs_are_not_in_host_memory), cmocka_unit_test(control_flow_is_no_part_of_graphs),
         cmocka_unit_test(sizes_are_known_to_the_host),         cmocka_unit_test(what_the_host_takes_part_in_is_refused),
+        cmocka_unit_test(several_ranks_are_no_part_of_graphs),
     };
     return cmocka_run_group_tests_name("runs in the caller's graphs", tests, NULL, NULL);
 }

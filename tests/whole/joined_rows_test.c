@@ -2,7 +2,7 @@
  * Layers of two products, a residual and a norm, divided by tensors among two and three ranks, of any number of rows. Between GPUs that
  * reach each other's memory, the sum of the ranks' terms, the residual and the norm are one kernel as long as the rows are few;
  * everywhere else there are two. Profiles say which ran, and results are compared with plain ones. Ranks that share GPUs, and those that
- * have more threads, get the same bits.
+ * have more threads, get the same bits, and so do runs that are enqueued behind each other.
  *
  *     joined_rows_test [TARGET [apart]]     "cuda:sm_90" needs GPUs, or the emulator's driver and compiler; `apart`: they do
  *                                           not reach each other's memory
@@ -19,7 +19,7 @@
 #include "support/model/by_code.h"
 
 static const char *target = "cpu";
-static bool joins;
+static bool joins, apart;
 
 enum { LAYERS = 2, MOST_RUNS = 6, MOST_INNER = 96 };
 static const double epsilon = 1e-5;
@@ -30,6 +30,7 @@ struct network {
     bool centred;            /* LayerNorm, else RMSNorm */
     int64_t most;            /* rows of one kernel */
     int64_t rows[MOST_RUNS]; /* until -1 */
+    bool in_a_row;           /* also enqueued behind each other, which takes the emulator long of long rows */
 };
 
 /* ---- The network ------------------------------------------------------------------------------------------------- */
@@ -218,6 +219,37 @@ static void compute(struct ingot_engine *engine, const struct network *w, const 
     ingot_context_destroy(context);
 }
 
+/* Runs of mixed shapes, of which nobody waits for any but the last. */
+static void compute_in_a_row(struct ingot_engine *engine, const struct network *w, unsigned gpus) {
+    enum { ROUNDS = 2 };
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    struct ingot_context *context;
+    void *y[ROUNDS][MOST_RUNS] = {{NULL}};
+    size_t sizes[MOST_RUNS];
+    options.gpus = gpus;
+    MUST(ingot_context_create(engine, &options, &context, &by_code_error));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++) {
+            float *given = make(w->rows[i] * w->width + 1, 77, 1);
+            const struct ingot_tensor x = {INGOT_F32, 2, {w->rows[i], w->width}, given, INGOT_HOST};
+            sizes[i] = (size_t)(w->rows[i] * w->width) * sizeof(float);
+            MUST(ingot_context_allocate(context, INGOT_PINNED, sizes[i] + 1, &y[round][i], &by_code_error));
+            MUST(ingot_context_set_input(context, 0, &x, &by_code_error));
+            MUST(ingot_context_set_output_in(context, 0, INGOT_PINNED, y[round][i], sizes[i], &by_code_error));
+            MUST(ingot_context_enqueue(context, NULL, &by_code_error));
+            free(given);
+        }
+    }
+    MUST(ingot_context_wait(context, &by_code_error));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < MOST_RUNS && w->rows[i] >= 0; i++) {
+            if (sizes[i]) assert_memory_equal(kept[i], y[round][i], sizes[i]);
+            ingot_context_free(context, INGOT_PINNED, y[round][i], sizes[i] + 1);
+        }
+    }
+    ingot_context_destroy(context);
+}
+
 static void build(struct ingot_model *model, const struct network *w, void **out_data, size_t *out_size) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     options.target = target;
@@ -244,6 +276,8 @@ static void check(const struct network *w) {
     const bool is_gpu = strncmp(target, "cuda", 4) == 0;
     for (unsigned more = 0; more <= w->ranks; more++)
         compute(engine, w, all, is_gpu ? more : 0, is_gpu ? w->ranks : w->ranks * (more + 1));
+    if (w->in_a_row) compute_in_a_row(engine, w, 0);
+    if (w->in_a_row && joins) compute_in_a_row(engine, w, 1);
     if (is_gpu) {
         struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
         struct ingot_context *context;
@@ -261,16 +295,64 @@ static void check(const struct network *w) {
 }
 
 static void test_short_rows(void **state) {
-    check(&(struct network){64, 96, 2, false, 128, {1, 128, 129, 3, -1}});
-    check(&(struct network){33, 90, 3, true, 128, {5, 130, 1, 128, 0, -1}});
+    check(&(struct network){64, 96, 2, false, 128, {1, 128, 129, 3, -1}, true});
+    check(&(struct network){33, 90, 3, true, 128, {5, 130, 1, 128, 0, -1}, true});
 }
 
 /* As many as fit into the lines of a short message. */
 static void test_long_rows(void **state) {
-    check(&(struct network){4096, 6, 2, false, 32, {1, 32, 33, -1}});
+    check(&(struct network){4096, 6, 2, false, 32, {1, 32, 33, -1}, false});
 }
 
-/* ---- A rank that does not come ----------------------------------------------------------------------------------- */
+/* ---- Ranks that fail --------------------------------------------------------------------------------------------- */
+
+/* Only rank 0 has the caller's memory for results, so that it alone cannot begin. What was enqueued before is lost too. */
+static void test_rank_cannot_begin(void **state) {
+    const struct network w = {64, 96, 2, false, 128, {3, -1}, false};
+    struct weights all[LAYERS] = {make_weights(&w, 0), make_weights(&w, 1)};
+    struct ingot_model *model = network_finish(describe(&w, all));
+    struct ingot_load_options load = INGOT_LOAD_OPTIONS_INIT;
+    struct ingot_engine *engine;
+    struct ingot_context *context;
+    struct ingot_lease *lease;
+    struct ingot_tensor y;
+    float given[64 * 3] = {1, 2, 3}, results[64];
+    const struct ingot_tensor x = {INGOT_F32, 2, {3, 64}, given, INGOT_HOST};
+    void *data;
+    size_t size;
+    build(model, &w, &data, &size);
+    load.ranks = 2;
+    MUST(ingot_engine_load_memory(data, size, &load, &engine, &by_code_error));
+    MUST(ingot_context_create(engine, NULL, &context, &by_code_error));
+    assert_int_equal(ingot_context_enqueue(context, NULL, &by_code_error), INGOT_INVALID_ARGUMENT);
+    assert_string_equal(by_code_error.message, "input 'x' is not set");
+    MUST(ingot_context_set_input(context, 0, &x, &by_code_error));
+    for (int i = 0; i < 3; i++)
+        MUST(ingot_context_enqueue(context, NULL, &by_code_error));
+    MUST(ingot_context_set_output(context, 0, results, sizeof results, &by_code_error));
+    assert_int_equal(ingot_context_enqueue(context, NULL, &by_code_error), INGOT_INVALID_ARGUMENT);
+    assert_non_null(strstr(by_code_error.message, "output 'y' has 768 bytes, the memory given for it 256"));
+    MUST(ingot_context_wait(context, &by_code_error)); /* nothing is under way */
+    assert_int_equal(ingot_context_output(context, 0, &y, &by_code_error), INGOT_INVALID_ARGUMENT);
+    MUST(ingot_context_set_output(context, 0, NULL, 0, &by_code_error));
+    for (int i = 0; i < 3; i++)
+        MUST(ingot_context_enqueue(context, NULL, &by_code_error));
+    MUST(ingot_context_lease(context, &lease, &by_code_error));
+    MUST(ingot_lease_wait(lease, &by_code_error));
+    MUST(ingot_lease_output(lease, 0, &y, &by_code_error));
+    for (int r = 0; r < 3; r++)
+        check_row(&w, all, given + r * w.width, (const float *)y.data + r * w.width);
+    ingot_lease_release(lease);
+    MUST(ingot_context_wait_for(context, 60, &by_code_error));
+    MUST(ingot_context_output(context, 0, &y, &by_code_error));
+    for (int r = 0; r < 3; r++)
+        check_row(&w, all, given + r * w.width, (const float *)y.data + r * w.width);
+    ingot_context_destroy(context);
+    ingot_engine_release(engine);
+    ingot_blob_release(model, data, size);
+    ingot_model_destroy(model);
+    drop_weights(all);
+}
 
 struct member {
     unsigned rank;
@@ -278,8 +360,10 @@ struct member {
     size_t size;
     char meeting[60];
     pthread_barrier_t *over;
-    enum ingot_status status; /* of rank 0's run */
-    struct ingot_error error;
+    int runs;
+    enum ingot_status status, later; /* of these runs, and of one behind them */
+    bool has_results;
+    struct ingot_error error, later_error;
 };
 
 static enum ingot_status join(struct member *m, struct ingot_context **out_context, struct ingot_engine **out_engine) {
@@ -299,47 +383,63 @@ static enum ingot_status join(struct member *m, struct ingot_context **out_conte
     return status == INGOT_OK ? ingot_context_create(*out_engine, &context, out_context, &m->error) : status;
 }
 
-/* Rank 0 makes a run, which rank 1 does not. */
+/* Enqueues its runs, and waits for the last. */
 static void *take_part(void *argument) {
     struct member *m = argument;
     float given[64] = {0};
     const struct ingot_tensor x = {INGOT_F32, 2, {1, 64}, given, INGOT_HOST};
     struct ingot_context *context = NULL;
     struct ingot_engine *engine = NULL;
+    struct ingot_tensor y;
     m->status = join(m, &context, &engine);
-    if (m->status == INGOT_OK && m->rank == 0) m->status = ingot_context_set_input(context, 0, &x, &m->error);
-    if (m->status == INGOT_OK && m->rank == 0) m->status = ingot_context_run(context, &m->error);
+    if (m->status == INGOT_OK) m->status = ingot_context_set_input(context, 0, &x, &m->error);
+    for (int i = 0; m->status == INGOT_OK && i < m->runs; i++)
+        m->status = ingot_context_enqueue(context, NULL, &m->error);
+    if (m->status == INGOT_OK) m->status = ingot_context_wait(context, &m->error);
+    m->has_results = ingot_context_output(context, 0, &y, &m->later_error) == INGOT_OK;
+    pthread_barrier_wait(m->over);
+    m->later = ingot_context_run(context, &m->later_error);
     pthread_barrier_wait(m->over);
     ingot_context_destroy(context);
     ingot_engine_release(engine);
     return NULL;
 }
 
-/* Its kernels give up, and end before the host looks. */
-static void test_missing_rank(void **state) {
-    const struct network w = {64, 96, 2, false, 128, {-1}};
-    struct weights all[LAYERS] = {make_weights(&w, 0), make_weights(&w, 1)};
-    struct ingot_model *model = network_finish(describe(&w, all));
-    struct member members[2] = {{.rank = 0}, {.rank = 1}};
+/* Rank 1 makes so many runs, and rank 0 more, whose kernels give up; in the emulator they end before the host looks. */
+static void miss_rank(const void *data, size_t size, int runs) {
+    struct member members[2] = {{.rank = 0, .runs = runs + 3}, {.rank = 1, .runs = runs}};
     pthread_barrier_t over;
     pthread_t thread;
-    void *data;
-    size_t size;
-    build(model, &w, &data, &size);
     pthread_barrier_init(&over, NULL, 2);
     for (int r = 0; r < 2; r++) {
         members[r].data = data;
         members[r].size = size;
         members[r].over = &over;
-        snprintf(members[r].meeting, sizeof members[r].meeting, "/tmp/ingot-missing-rank-%d", (int)getpid());
+        snprintf(members[r].meeting, sizeof members[r].meeting, "/tmp/ingot-missing-rank-%d-%d", (int)getpid(), runs);
     }
     assert_int_equal(pthread_create(&thread, NULL, take_part, &members[1]), 0);
     take_part(&members[0]);
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&over);
     assert_string_equal(members[1].error.message, "");
+    assert_int_equal(members[1].has_results, runs > 0);
     assert_int_equal(members[0].status, INGOT_TIMEOUT);
     if (!strstr(members[0].error.message, "rank 0 waited")) fail_msg("%s", members[0].error.message);
+    assert_false(members[0].has_results);
+    for (int r = 0; r < 2; r++)
+        if (members[r].later == INGOT_OK || !strstr(members[r].later_error.message, "rank 0"))
+            fail_msg("rank %d: %s", r, members[r].later_error.message);
+}
+
+static void test_missing_rank(void **state) {
+    const struct network w = {64, 96, 2, false, 128, {-1}, false};
+    struct weights all[LAYERS] = {make_weights(&w, 0), make_weights(&w, 1)};
+    struct ingot_model *model = network_finish(describe(&w, all));
+    void *data;
+    size_t size;
+    build(model, &w, &data, &size);
+    miss_rank(data, size, 0);
+    if (!apart) miss_rank(data, size, 4); /* the stand-in for NCCL waits for ever */
     ingot_blob_release(model, data, size);
     ingot_model_destroy(model);
     drop_weights(all);
@@ -349,9 +449,11 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_short_rows),
         cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_rank_cannot_begin),
         cmocka_unit_test(test_missing_rank),
     };
     if (argc > 1) target = argv[1];
-    joins = strncmp(target, "cuda", 4) == 0 && argc < 3;
+    apart = argc > 2;
+    joins = strncmp(target, "cuda", 4) == 0 && !apart;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -593,7 +593,7 @@ enum ingot_status ig_device_cuda_create_with(const char *library, int ordinal, c
                                              struct ig_device **out_device, struct ingot_error *error) {
     struct ig_cuda *cuda = ig_allocate(allocator, sizeof *cuda, _Alignof(struct ig_cuda));
     if (!cuda) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
-    cuda->base = (struct ig_device){.api = &api, .allocator = allocator};
+    cuda->base = (struct ig_device){.api = &api, .allocator = allocator, .ordinal = (uint32_t)ordinal};
     enum ingot_status status = init(cuda, library, ordinal, error);
     if (status != INGOT_OK)
         destroy(&cuda->base);

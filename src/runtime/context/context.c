@@ -83,7 +83,6 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     IG_TRY(make_events(device, false, context->done, 2, error));
     for (int i = 0; i < 2; i++)
         context->end[i] = context->done[i];
-    if (config->group) IG_TRY(make_events(device, false, &context->together, 1, error));
     if (config->timing) IG_TRY(make_events(device, true, context->marks, IG_MARKS, error));
     if (!config->profile) return INGOT_OK;
     context->step_marks = new_table(context, n_marks, sizeof *context->step_marks);
@@ -185,7 +184,6 @@ static void deinit_separate(struct ig_context *context) {
     ig_transfer_deinit(&context->transfer);
     destroy_events(device, context->done, 2);
     destroy_events(device, context->marks, IG_MARKS);
-    destroy_events(device, &context->together, 1);
     destroy_events(device, context->step_marks, n_marks);
     release_table(context, context->step_marks, n_marks, sizeof *context->step_marks);
     release_table(context, context->copies.at, n_copies(context), sizeof *context->copies.at);
@@ -200,6 +198,7 @@ void ig_context_destroy(struct ig_context *context) {
     const struct ig_device_api *api = env->device->api;
     struct ingot_error ignored;
     ig_context_finish(context); /* so that no memory in use is freed */
+    ig_context_leave_ranks(context);
     ig_preparer_stop(context->preparer);
     ig_instance_cache_deinit(&context->cache, env);
     ig_preparer_destroy(context->preparer);

@@ -108,8 +108,10 @@ struct ig_context {
     bool dropped;                     /* its results were given up, but it may be in flight */
     bool in_graph;                    /* the only run is part of a graph of the caller's: no events, no other run */
     struct ig_event *marks[IG_MARKS]; /* NULL: no timing */
-    struct ig_event *together;        /* the end of a run's steps; NULL: it needs no other rank */
     bool timed;                       /* `marks` belong to a run that has completed successfully */
+    /* Of several ranks: nobody has seen yet that the run has ended well; and since when the older one could have gone on. */
+    bool unseen[2];
+    uint64_t since;
 };
 
 const struct ig_plan_tensor *ig_context_input_tensor(const struct ig_context *context, size_t index);
@@ -165,13 +167,25 @@ enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig
                                            struct ingot_error *error);
 /* Copies results from pinned memory to the caller's. Results in parts may still be arriving: it waits for each part. */
 enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error);
-/* Waits for all work, whatever the limits and requests, and ignores failures. */
-void ig_context_finish(struct ig_context *context);
-/* The last run's results are not given out any more. */
-void ig_context_drop_results(struct ig_context *context);
 /* INGOT_CANCELLED or INGOT_TIMEOUT if the run in progress, on a device that computes within the call, was stopped. */
 enum ingot_status ig_context_refuse_stopped(const struct ig_context *context, struct ingot_error *error);
 /* The address of output `index` once it is ready. */
 void *ig_context_result(const struct ig_context *context, size_t index);
+
+/* context_ranks.c: */
+/* Do its runs need the GPUs of other ranks? All of the following does nothing for other contexts. */
+bool ig_context_is_joint(const struct ig_context *context);
+/* May a run of the current instance be under way together with the one before it, and when its enqueueing returns? */
+bool ig_context_may_overlap(const struct ig_context *context);
+/* Before a run: returns when the group has no other run under way but this context's last one. */
+enum ingot_status ig_context_begin_joint(struct ig_context *context, struct ingot_error *error);
+/* A run has been enqueued whose end event has been recorded. */
+void ig_context_note_joint(struct ig_context *context);
+/* Have the runs ended, or, without `all`, those before the last? A failure is the group's, and stays until ig_context_forget_ranks. */
+enum ingot_status ig_context_ask_ranks(struct ig_context *context, bool all, bool *out_done, struct ingot_error *error);
+/* Nothing is under way any more. */
+void ig_context_forget_ranks(struct ig_context *context);
+/* The context is about to be destroyed. */
+void ig_context_leave_ranks(struct ig_context *context);
 
 #endif

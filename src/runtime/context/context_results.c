@@ -80,6 +80,7 @@ enum ingot_status ig_context_lease(struct ig_context *context, struct ig_results
         return IG_ERR(
             error, INGOT_INVALID_ARGUMENT,
             "there is nothing to lease: no run has succeeded, or its results are not in the context's memory");
+    if (context->under_way) IG_TRY(ig_context_await_ranks(context, error)); /* a lease knows no group */
     if (context->under_way && !context->env.device->host_memory)
         stream = context->results_beside ? context->transfer.away : context->last;
     IG_TRY(ig_results_lease(results, stream, ig_context_native(context, stream), error));

@@ -27,6 +27,7 @@ static enum ingot_status fetch_elements(struct ig_context *context, struct ig_st
             return IG_ERR(error, INGOT_UNSUPPORTED,
                           "while a CUDA graph is captured, no size can be read from input '%s' in GPU memory",
                           ig_context_tensor_name(context, ig_context_input_tensor(context, symbol->input)));
+        if (!any) IG_TRY(ig_context_await_ranks(context, error)); /* the host is about to wait for the stream */
         IG_TRY(device->api->copy(device, stream, &context->elements[i],
                                  (const char *)tensor->data + symbol->element * size, size, error));
         any = true;
@@ -198,8 +199,6 @@ static enum ingot_status walk_together(struct ig_context *context, struct ig_str
     struct ingot_error own;
     if (!group) return walk(context, stream, error);
     enum ingot_status status = walk(context, stream, &own);
-    if (status == INGOT_OK && context->together)
-        status = ig_frame_await_ranks(group, context->env.device, stream, context->together, &own);
     if (status == INGOT_OK) return ig_group_failure(group, error);
     ig_group_fail(group, status, own.message);
     return IG_ERR(error, status, "%s", own.message);
@@ -253,6 +252,8 @@ static enum ingot_status check_graph(const struct ig_context *context, struct in
     if (atomic_load(&context->stop.run) > 0)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT,
                       "a run that becomes part of a CUDA graph must be its context's first: use another context");
+    if (ig_context_is_joint(context))
+        return IG_ERR(error, INGOT_UNSUPPORTED, "a run of several ranks cannot become part of a CUDA graph");
     if (context->shares_activations || context->times || context->marks[IG_MARK_BEGIN])
         return IG_ERR(error, INGOT_UNSUPPORTED,
                       "a run that becomes part of a CUDA graph has neither a shared arena nor a profile nor times");
@@ -294,7 +295,8 @@ static enum ingot_status follow(struct ig_context *context, struct ig_stream *st
 }
 
 /* Recording an event costs a driver call. It can be left out on the context's own stream, which can be waited for as
- * a whole, unless this run has double-buffered inputs: a later run that reuses their half waits for this one alone. */
+ * a whole, unless this run has double-buffered inputs: a later run that reuses their half waits for this one alone; or unless it is
+ * several ranks', whose ends are asked for. */
 static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     unsigned turn = context->turn;
@@ -302,7 +304,7 @@ static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *
     bool buffered = context->sizes.pinned_inputs > 0 || context->sizes.direct_inputs > 0;
     bool covers = context->unmarked;
     context->pending[turn] = true;
-    context->unmarked = !beside && stream == context->env.stream && !buffered;
+    context->unmarked = !beside && stream == context->env.stream && !buffered && !ig_context_is_joint(context);
     context->end[turn] = beside ? context->transfer.left[context->transfer.half] : context->done[turn];
     if (covers && !context->unmarked) context->end[turn ^ 1] = context->end[turn];
     return beside || context->unmarked ? INGOT_OK
@@ -322,7 +324,10 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
     IG_TRY(mark(context, stream, IG_MARK_OUTPUT, error));
     IG_TRY(ig_context_fetch_outputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_END, error));
-    return context->in_graph ? INGOT_OK : mark_end(context, stream, error);
+    if (context->in_graph) return INGOT_OK;
+    IG_TRY(mark_end(context, stream, error));
+    ig_context_note_joint(context);
+    return INGOT_OK;
 }
 
 /* The first run of an instance enqueues its work item by item, and its list is made ready while the device computes; or
@@ -331,8 +336,10 @@ static enum ingot_status run_current(struct ig_context *context, struct ig_strea
     struct ig_instance *instance = context->current;
     struct ig_device *device = context->env.device;
     if (context->in_graph) return walk_separate(context, stream, error);
+    const bool may_overlap = ig_context_may_overlap(context);
     if (!ig_frame_is_straight(instance->frame)) IG_TRY(ig_instance_make_ready(instance, device, stream, error));
     IG_TRY(device->host_memory ? compute(context, stream, error) : walk_separate(context, stream, error));
+    if (!may_overlap) IG_TRY(ig_context_await_ranks(context, error));
     return ig_instance_make_ready(instance, device, stream, error);
 }
 
@@ -340,7 +347,7 @@ static enum ingot_status run_current(struct ig_context *context, struct ig_strea
 static enum ingot_status settle_ways(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_instance *instance = context->current;
     bool stale = false;
-    if (!context->together || context->in_graph) return INGOT_OK;
+    if (!ig_context_is_joint(context)) return INGOT_OK;
     IG_TRY(ig_frame_settle_ways(&context->env, stream, instance->frame, &stale, error));
     if (!stale) return INGOT_OK;
     context->current = NULL;
@@ -350,7 +357,9 @@ static enum ingot_status settle_ways(struct ig_context *context, struct ig_strea
 }
 
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    IG_TRY(ig_context_begin_joint(context, error));
     IG_TRY(ig_context_prepare(context, stream, error));
+    if (!ig_context_may_overlap(context)) IG_TRY(ig_context_await_ranks(context, error));
     IG_TRY(settle_ways(context, stream, error));
     IG_TRY(ig_context_make_room(context, error));
     IG_TRY(ig_context_bind_ports(context, stream, error));
@@ -370,6 +379,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     (void)ig_context_settle(context, &ignored);
     (void)device->api->stream_wait(device, stream, &ignored);
     ig_transfer_settle(&context->transfer);
+    ig_context_forget_ranks(context);
     context->under_way = false;
     return status;
 }
@@ -409,10 +419,11 @@ enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, s
     struct ig_device *device = context->env.device;
     /* What the last run made of an input that this one reads arrives there when it is waited for. */
     if (context->updates_host && context->under_way) IG_TRY(ig_context_wait(context, error));
-    if (!device->api->enter) return enqueue(context, native, error);
-    IG_TRY(device->api->enter(device, error));
+    if (device->api->enter) IG_TRY(device->api->enter(device, error));
     enum ingot_status status = enqueue(context, native, error);
-    device->api->leave(device);
+    if (device->api->leave) device->api->leave(device);
+    /* While the run before can still end well: what the others are told stops it. */
+    if (status != INGOT_OK && ig_context_is_joint(context)) ig_context_finish(context);
     return status;
 }
 
@@ -421,7 +432,7 @@ enum ingot_status ig_context_run(struct ig_context *context, struct ingot_error 
     return ig_context_wait(context, error);
 }
 
-enum ingot_status ig_context_output(const struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
+enum ingot_status ig_context_output(struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
                                     struct ingot_error *error) {
     if (index >= context->n_outputs)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "there is no output %zu: the engine has %u", index,
@@ -434,6 +445,7 @@ enum ingot_status ig_context_output(const struct ig_context *context, size_t ind
     if (context->under_way && output->memory != INGOT_CUDA)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' is under way: ingot_context_wait comes first",
                       ig_context_tensor_name(context, tensor));
+    if (context->under_way) IG_TRY(ig_context_await_ranks(context, error)); /* nothing that a lost rank has spoilt */
     *out_tensor = (struct ingot_tensor){.dtype = (enum ingot_dtype)tensor->dtype,
                                         .rank = (int)tensor->rank,
                                         .data = ig_context_result(context, index),

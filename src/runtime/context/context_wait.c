@@ -1,9 +1,8 @@
 /* Waiting for runs: to the end, for a limited time, or until another thread gives them up; see runtime.h. */
 #include "runtime/context/context.h"
 
-enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error) {
+static enum ingot_status settle(struct ig_context *context, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
-    if (!context->under_way) return INGOT_OK;
     if (device->host_memory || context->unmarked)
         IG_TRY(device->api->stream_wait(device, context->env.stream, error));
     else
@@ -12,6 +11,13 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     context->n_written = 0;
     ig_transfer_has_left(&context->transfer);
     return INGOT_OK;
+}
+
+enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error) {
+    if (!context->under_way) return INGOT_OK;
+    enum ingot_status awaited = ig_context_await_ranks(context, error);
+    enum ingot_status status = settle(context, awaited == INGOT_OK ? error : NULL);
+    return awaited == INGOT_OK ? status : awaited;
 }
 
 /* ---- Giving results up ------------------------------------------------------------------------------------------- */
@@ -57,19 +63,18 @@ static enum ingot_status find_end(struct ig_context *context, struct ig_event **
     return INGOT_OK;
 }
 
-/* Returns when the last run is done or was cancelled. A driver can be asked, or be waited for without limit: this
- * asks. */
-static enum ingot_status ask_until(struct ig_context *context, double seconds, struct ingot_error *error) {
+/* Returns when the last run is done or was cancelled, or the time has passed. A driver can be asked, or be waited for without limit:
+ * this asks. */
+static enum ingot_status ask_until(struct ig_context *context, double seconds, bool *out_done,
+                                   struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     struct ig_event *end;
-    bool done;
     uint64_t begin = ig_clock(), deadline = ig_clock_after(begin, seconds);
     IG_TRY(find_end(context, &end, error));
     for (;;) {
-        IG_TRY(device->api->event_await(device, end, false, &done, error));
-        if (done || is_cancelled(context)) return INGOT_OK;
-        if (ig_clock() >= deadline)
-            return IG_ERR(error, INGOT_TIMEOUT, "the run is not done after %g seconds", seconds);
+        IG_TRY(ig_context_ask_ranks(context, true, out_done, error));
+        if (*out_done) IG_TRY(device->api->event_await(device, end, false, out_done, error));
+        if (*out_done || is_cancelled(context) || ig_clock() >= deadline) return INGOT_OK;
         ig_clock_pause(begin);
     }
 }
@@ -86,8 +91,12 @@ static enum ingot_status receive(struct ig_context *context, struct ingot_error 
 
 /* `asked`: what the device has answered so far; a failure is in `error`. */
 static enum ingot_status finish(struct ig_context *context, enum ingot_status asked, struct ingot_error *error) {
-    enum ingot_status status = receive(context, asked == INGOT_OK ? error : NULL);
-    if (asked != INGOT_OK) status = asked;
+    enum ingot_status status = asked == INGOT_OK ? ig_context_await_ranks(context, error) : asked;
+    if (status == INGOT_OK)
+        status = receive(context, error);
+    else
+        (void)ig_context_settle(context, NULL);
+    ig_context_forget_ranks(context);
     context->under_way = false;
     ig_context_let_streams_go(context);
     ig_results_pool_settle(context->pool, status == INGOT_OK);
@@ -113,9 +122,11 @@ enum ingot_status ig_context_wait_for(struct ig_context *context, double seconds
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a wait for %g seconds: at least 0 wanted", seconds);
     if (!context->under_way) return find_nothing(context);
     if (is_cancelled(context)) return give_up(context, error);
-    enum ingot_status asked = context->env.device->host_memory ? INGOT_OK : ask_until(context, seconds, error);
-    if (asked == INGOT_TIMEOUT) return asked;
+    bool done = true;
+    enum ingot_status asked = context->env.device->host_memory ? INGOT_OK : ask_until(context, seconds, &done, error);
     if (asked == INGOT_OK && is_cancelled(context)) return give_up(context, error);
+    if (asked == INGOT_OK && !done)
+        return IG_ERR(error, INGOT_TIMEOUT, "the run is not done after %g seconds", seconds);
     return finish(context, asked, error);
 }
 

@@ -119,20 +119,13 @@ enum ingot_status ig_frame_enqueue_collective(struct ig_device *device, struct i
     return ig_group_enqueue(step->collective->group, &now, device, device->api->stream_native(device, stream), error);
 }
 
-enum ingot_status ig_frame_await_ranks(struct ig_group *group, struct ig_device *device, struct ig_stream *stream,
-                                       struct ig_event *event, struct ingot_error *error) {
-    const uint64_t begin = ig_clock();
-    bool done = false;
-    IG_TRY(device->api->event_record(device, stream, event, error));
-    for (;;) {
-        IG_TRY(device->api->event_await(device, event, false, &done, error));
-        IG_TRY(ig_group_look(group, error));
-        if (done) return INGOT_OK;
-        if (ig_clock() - begin > ig_group_limit(group))
-            return IG_ERR(error, INGOT_TIMEOUT, "a run of rank %u of %u did not end within %.3g s: a rank is missing",
-                          ig_group_rank(group), ig_group_ranks(group), (double)ig_group_limit(group) / 1e9);
-        ig_clock_pause(begin);
-    }
+enum ingot_status ig_frame_ask_ranks(struct ig_group *group, struct ig_device *device, struct ig_event *event,
+                                     uint64_t since, bool *out_done, struct ingot_error *error) {
+    IG_TRY(device->api->event_await(device, event, false, out_done, error));
+    IG_TRY(ig_group_look(group, error));
+    if (*out_done || ig_clock() - since <= ig_group_limit(group)) return INGOT_OK;
+    return IG_ERR(error, INGOT_TIMEOUT, "a run of rank %u of %u did not end within %.3g s: a rank is missing",
+                  ig_group_rank(group), ig_group_ranks(group), (double)ig_group_limit(group) / 1e9);
 }
 
 static void call(void *user, void *const *buffers) {

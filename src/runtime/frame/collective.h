@@ -23,10 +23,10 @@ enum ingot_status ig_frame_choose_exchange(struct ig_frame_env *env, struct ig_f
  * before its ways were known, and would be another one now. Failures are the group's too. */
 enum ingot_status ig_frame_settle_ways(const struct ig_frame_env *env, struct ig_stream *stream,
                                        const struct ig_frame *frame, bool *out_stale, struct ingot_error *error);
-/* Waits for what was enqueued before on a GPU, which ends only if all ranks have come, or a kernel has given up, as is seen at the end
- * too. `event` is the caller's, to be recorded. */
-enum ingot_status ig_frame_await_ranks(struct ig_group *group, struct ig_device *device, struct ig_stream *stream,
-                                       struct ig_event *event, struct ingot_error *error);
+/* Has a GPU done what comes before `event`? That ends only if all ranks have come, or a kernel has given up, as is seen at the end too.
+ * INGOT_TIMEOUT: not within the group's time limit, from `since` on. */
+enum ingot_status ig_frame_ask_ranks(struct ig_group *group, struct ig_device *device, struct ig_event *event,
+                                     uint64_t since, bool *out_done, struct ingot_error *error);
 /* Is the step a call of the host between lists, by ig_frame_enqueue_collective or ig_frame_launch_split? */
 bool ig_frame_is_between_lists(const struct ig_device *device, const struct ig_frame_step *step);
 /* A step that has `launches`. */

@@ -48,13 +48,24 @@ static enum ingot_status call(struct trial *t, bool by_nccl, int count, struct i
     return INGOT_OK;
 }
 
+static enum ingot_status await(struct trial *t, struct ingot_error *error) {
+    const struct ig_device_api *api = t->env->device->api;
+    const uint64_t begin = ig_clock();
+    IG_TRY(api->event_record(t->env->device, t->stream, t->end, error));
+    for (bool done;;) {
+        IG_TRY(ig_frame_ask_ranks(t->env->group, t->env->device, t->end, begin, &done, error));
+        if (done) return INGOT_OK;
+        ig_clock_pause(begin);
+    }
+}
+
 static enum ingot_status time_way(struct trial *t, bool by_nccl, uint64_t *out_nanoseconds, struct ingot_error *error) {
     struct ig_device *device = t->env->device;
     IG_TRY(call(t, by_nccl, 1, error));
-    IG_TRY(ig_frame_await_ranks(t->env->group, device, t->stream, t->end, error));
+    IG_TRY(await(t, error));
     IG_TRY(device->api->event_record(device, t->stream, t->begin, error));
     IG_TRY(call(t, by_nccl, CALLS, error));
-    IG_TRY(ig_frame_await_ranks(t->env->group, device, t->stream, t->end, error));
+    IG_TRY(await(t, error));
     IG_TRY(device->api->event_elapsed(device, t->begin, t->end, out_nanoseconds, error));
     *out_nanoseconds /= CALLS;
     return INGOT_OK;
