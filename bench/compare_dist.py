@@ -148,7 +148,7 @@ class Case:
         for sharding in told["sharding"]:
             if sharding["ranks"] == ranks:
                 kernels = sharding.get("kernels_us", 0)  # only of GPUs
-                us = kernels + sharding["links_us"] + sharding["apart_us"] if kernels else sharding["us"]
+                us = kernels + sharding["links_us"] if kernels else sharding["us"]
                 return {"strategy": sharding["strategy"], "predicted_ms": us / 1e3,
                         "collectives": sharding["collectives"], "considered": sharding["considered"]}
         return {"strategy": "none", "predicted_ms": told["figures"]["estimate_us"] / 1e3}

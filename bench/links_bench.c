@@ -200,7 +200,7 @@ static bool read_line(const char *text, bool least, struct line *out_line) {
 
 /* The compiler's formula is linear in what is sought. */
 static double term_of(const struct line *line, int term) {
-    static const struct ig_link units[N_TERMS] = {{"", 1, 0, INFINITY, 0}, {"", 0, 1, INFINITY, 0}, {"", 0, 0, 1, 0}};
+    static const struct ig_link units[N_TERMS] = {{"", 1, 0, INFINITY}, {"", 0, 1, INFINITY}, {"", 0, 0, 1}};
     return ig_link_time(&units[term], line->op, line->bytes, line->ranks);
 }
 
@@ -248,7 +248,7 @@ static struct ig_link fit_link(const char *name, const struct line *lines, size_
         for (int i = 0; i < N_TERMS; i++)
             factors[i] = fmax(factors[i] * exp(fmax(-0.5, fmin(0.5, change[i]))), 1e-12);
     }
-    return (struct ig_link){name, factors[START], has_step ? factors[STEP] : 0, 1 / factors[PER_BYTE], 0};
+    return (struct ig_link){name, factors[START], has_step ? factors[STEP] : 0, 1 / factors[PER_BYTE]};
 }
 
 static void print_row(const struct line *lines, size_t n, struct ig_link link) {

@@ -10,7 +10,6 @@ struct ig_link {
     double start; /* microseconds of a collective of few bytes, between two ranks */
     double step;  /* microseconds for each further rank */
     double rate;  /* bytes per microsecond that a rank sends, and receives meanwhile */
-    double apart; /* microseconds between two runs, measured while each was waited for before the next was enqueued */
 };
 const struct ig_link *ig_link_of(const struct ig_target *target);
 

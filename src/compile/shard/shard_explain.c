@@ -47,7 +47,7 @@ static void put_collectives(struct ig_text *t, const struct ig_sharding *s) {
                        ig_op_info((enum ig_op)op)->name, count, bytes);
         first = false;
     }
-    ig_text_printf(t, "], \"links_us\": %.1f, \"apart_us\": %.1f, ", time, s->ranks > 1 ? s->link->apart : 0);
+    ig_text_printf(t, "], \"links_us\": %.1f, ", time);
     if (s->kernels > 0) ig_text_printf(t, "\"kernels_us\": %.1f, ", s->kernels);
 }
 
