@@ -172,9 +172,10 @@ static void emit_block(struct dots *s, struct ig_stmt *body, ig_x line, ig_x col
 static void emit_tile(struct dots *s, struct ig_stmt *body, ig_x tile, ig_dim blocks) {
     struct ig_loops *k = s->k;
     ig_x rest = tile, line, block;
+    s->first_channel = ig_x_mul(k, ig_x_split_off(k, &rest, ig_dim_const(k->dims, s->chunks)), num(s, s->chunk));
     s->first_line = ig_x_mul(k, ig_x_split_off(k, &rest, blocks), num(s, s->lines));
-    s->first_channel = ig_x_mul(k, ig_x_mod(k, rest, num(s, s->chunks)), num(s, s->chunk));
-    s->image = ig_x_div(k, rest, num(s, s->chunks));
+    s->image =
+        rest; /* so a thread, whose tiles follow each other, reads lines that it has computed itself as a product's rows */
     s->count = channels_of(s, s->channels);
     ig_x lines = ig_x_min(k, num(s, s->lines), ig_x_sub(k, dim(s, s->out_height), s->first_line));
     copy_lines(s, body, lines);
