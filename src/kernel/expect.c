@@ -248,7 +248,8 @@ static double model_time(const struct ig_expect *e, const struct ig_machine *m) 
 /* ---- CPUs --------------------------------------------------------------------------------------------------------- */
 
 /* Provisional: fitted to 26 networks in f32 at batch 1 on one processor (two threads, AVX2), where 73% of the kernels are within 30%;
- * of 81 others, measured beside other work, 54%. Those of tiles: to 13 networks in f32 and bf16 on a Xeon with AMX.
+ * of 81 others, measured beside other work, 54%. Those of tiles: to 13 networks in f32 and bf16 on a Xeon with AMX. Attention: between these
+ * and a processor with AVX-512 (bench/results/cpu/2026-11-28-estimates.md).
  *
  * A start; how often the floor, its operations of arithmetic, and its bytes by the cache's rate. */
 struct cpu_terms {
@@ -258,7 +259,7 @@ static const struct cpu_terms cpu_terms[IG_EXPECT_KINDS] = {
     [IG_EXPECT_CPU_PRODUCTS] = {0.34, 1.02, 0, 3.6}, [IG_EXPECT_CPU_WINOGRAD] = {6.8, 1.58, 0, 2.0},
     [IG_EXPECT_CPU_DEPTHWISE] = {0.22, 2.6, 0, 0},   [IG_EXPECT_CPU_MAP] = {0.15, 2.44, 0, 0},
     [IG_EXPECT_CPU_ROWS] = {0, 3.3, 3.0, 0},         [IG_EXPECT_CPU_WINDOW] = {0.14, 0.9, 0, 2.5},
-    [IG_EXPECT_CPU_ATTEND] = {0.5, 1.5, 0, 0},       [IG_EXPECT_CPU_SCAN] = {0, 2.9, 0, 0},
+    [IG_EXPECT_CPU_ATTEND] = {0.5, 1.75, 0, 0},      [IG_EXPECT_CPU_SCAN] = {0, 2.9, 0, 0},
     [IG_EXPECT_CPU_TILES] = {0.4, 1.9, 6, 7.5},      [IG_EXPECT_CPU_PARTS] = {0.3, 1.6, 6, 7.5},
 };
 
