@@ -148,6 +148,36 @@ static void build_multiple(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_build_matmul(g, x, random_constant(g, INGOT_F32, 2, weights, 5), INGOT_F32));
 }
 
+/* Rows whose elements come from groups in turns, as behind a shuffle of channels, and of these some. */
+struct shuffled {
+    int64_t groups, each, from, depth; /* depth: of the product, elements from `from` on */
+};
+
+static void build_shuffled(struct ig_graph *g, const void *argument) {
+    const struct shuffled *p = argument;
+    const int64_t sizes[] = {-1, p->groups, p->each}, weights[] = {p->depth, 33};
+    struct ig_type type = sized_type(g, INGOT_F32, 3, sizes);
+    ig_value x = ig_build_transpose(g, ig_build_input(g, "x", &type), (const int64_t[]){0, 2, 1});
+    ig_dim rows[] = {type.dim[0], ig_dim_const(g->dims, p->groups * p->each)};
+    x = ig_build_slice_axis(g, ig_build_reshape(g, x, rows, 2), 1, ig_dim_const(g->dims, p->from),
+                            ig_dim_const(g->dims, p->depth), 1);
+    ig_build_output(g, "y", ig_build_matmul(g, x, random_constant(g, INGOT_F32, 2, weights, 5), INGOT_F32));
+}
+
+/* All of the elements, a half, some that are no multiple of the groups, from within a turn, and more groups than runs are told apart. */
+static void test_shuffled(void **state) {
+    (void)state;
+    static const struct shuffled shuffled[] = {{2, 58, 0, 116}, {2, 58, 58, 58}, {2, 29, 29, 28}, {2, 29, 0, 27},
+                                               {3, 20, 7, 51},  {4, 9, 1, 32},   {4, 1, 0, 4},    {8, 5, 8, 32}};
+    const int count = COUNT(shuffled);
+    for (int i = 0; i < COUNT(ways) * count; i++) {
+        snprintf(names[i], sizeof names[i], "shuffled %d%s", i % count, ways[i / count].name);
+        cases[i] =
+            (struct graph_case){names[i], build_shuffled, &shuffled[i % count], 1e-5, ways[i / count].flags, {37}};
+    }
+    check_graphs(cases, COUNT(ways) * count);
+}
+
 /* Of several matrices, each sample has the one that its number says: counted from the end, or beyond both ends. */
 struct chosen {
     enum ingot_dtype dtype;
@@ -438,12 +468,19 @@ static void test_twins(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),
-        cmocka_unit_test(test_multiples),      cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
-        cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_stream),         cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_chosen),
+        cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_shuffled),
+        cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_swapped),
+        cmocka_unit_test(test_window_producers),
+        cmocka_unit_test(test_producers_tf32),
+        cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_twins),
         cmocka_unit_test(test_kept_columns),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -153,16 +153,54 @@ static void pad_row(struct ig_contract *c, struct ig_stmt *body, int buffer, ig_
     ig_s_store(c->k, body, buffer, ig_x_add(c->k, to, i), none);
 }
 
-/* One row, axis by axis of the depth; the innermost loop is the vector loop. */
+/* A small divisor, also of `extent`, by which x divides index p of so many elements, or what is p but for an offset; 1: there is none. */
+static int64_t find_divisor(struct ig_contract *c, ig_x x, ig_x p, int64_t extent, struct ig_map *seen) {
+    enum { MOST = 4 };
+    uint32_t unused;
+    int64_t found = 1;
+    if (x == IG_NO_X || ig_map_get(seen, &x, sizeof x, &unused)) return 1;
+    ig_map_put(seen, &x, sizeof x, 1);
+    const struct ig_x_node n = *ig_x_look(c->k, x);
+    if (n.kind == IG_X_MAP && !n.wraps && (n.op == IG_OP_div || n.op == IG_OP_mod)) {
+        const struct ig_x_node by = *ig_x_look(c->k, n.args[1]);
+        struct ig_affine sum;
+        ig_affine_of(c->k, n.args[0], &sum);
+        bool fits = by.kind == IG_X_INT && by.i > 1 && by.i <= MOST && extent % by.i == 0;
+        if (fits && is_one(c, ig_affine_factor(c->k, &sum, p))) return by.i;
+    }
+    for (int i = 0; i < 3 && found == 1; i++)
+        found = find_divisor(c, n.args[i], p, extent, seen);
+    return found;
+}
+
+/* How many runs in memory the last axis of the depth is read from in turns, as behind a shuffle of channels; 1: not so. */
+static int64_t count_runs(struct ig_contract *c, ig_x b, ig_x m, const ig_x *outer) {
+    struct ig_map seen;
+    ig_x depth[IG_CONTRACT_DEPTH];
+    int last = c->depth_rank - 1;
+    memcpy(depth, outer, sizeof depth);
+    depth[last] = probe(c, c->depth_dim[last]);
+    ig_map_init(&seen, c->graph->job);
+    int64_t extent = ig_contract_const(c, c->depth_dim[last], 1);
+    return find_divisor(c, ig_contract_a(c, b, m, depth), depth[last], extent, &seen);
+}
+
+/* One row, axis by axis of the depth; the innermost loop is the vector loop, with an element of each run. */
 static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
     ig_x depth[IG_CONTRACT_DEPTH] = {0};
     int last = c->depth_rank - 1;
     struct ig_stmt *whole = body;
     for (int i = 0; i < last; i++)
         body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
-    struct ig_stmt *each = loop(c, body, IG_FOR_SIMD, ig_contract_dim(c, c->depth_dim[last]), &depth[last]);
-    ig_x at = ig_contract_padded_at(c, depth);
-    ig_s_store(c->k, each, buffer, ig_x_add(c->k, to, at), ig_contract_a(c, b, m, depth));
+    int64_t runs = count_runs(c, b, m, depth);
+    ig_dim length = ig_dim_div(c->k->dims, c->depth_dim[last], ig_dim_const(c->k->dims, runs));
+    ig_x nth;
+    struct ig_stmt *each = loop(c, body, IG_FOR_SIMD, ig_contract_dim(c, length), &nth);
+    for (int64_t i = 0; i < runs; i++) {
+        depth[last] = ig_x_add(c->k, ig_x_mul(c->k, nth, ig_contract_int(c, runs)), ig_contract_int(c, i));
+        ig_x at = ig_x_add(c->k, to, ig_contract_padded_at(c, depth));
+        ig_s_store(c->k, each, buffer, at, ig_contract_a(c, b, m, depth));
+    }
     if (!c->spatial) {
         pad_row(c, whole, buffer, to, c->depth);
         return;
