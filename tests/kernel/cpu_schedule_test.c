@@ -312,7 +312,7 @@ static const struct turned turned[] = {
     {{INGOT_F32, 3, {-1, -2, -3}}, WHOLE, true},     {{INGOT_F32, 3, {2, 0, 37}}, WHOLE, true},
     {{INGOT_F32, 3, {2, 150, 37}}, BACKWARDS, true}, {{INGOT_F32, 3, {2, 60, 37}}, GATHERED, false},
     {{INGOT_F32, 3, {2, 70, 37}}, PADDED, false},    {{INGOT_F16, 3, {2, 70, 37}}, WHOLE, false},
-    {{INGOT_BOOL, 3, {2, 70, 37}}, WHOLE, false},
+    {{INGOT_BOOL, 3, {2, 70, 37}}, WHOLE, false},    {{INGOT_F32, 3, {2, 1300, 21}}, WHOLE, true},
 };
 
 static void check_turned_text(struct ig_job *job, void *argument) {
@@ -324,10 +324,21 @@ static void check_turned_text(struct ig_job *job, void *argument) {
     }
 }
 
+/* Few lines of the result are tiles enough for many threads if they are long. */
+static void check_turned_tiles(struct ig_job *job, void *argument) {
+    static const struct turned image = {{INGOT_F32, 3, {1, 512 * 512, 3 * 16}}, BACKWARDS, true};
+    (void)argument;
+    const struct ig_kernel *kernel = only_kernel(job, build_turned, &image);
+    int64_t tiles = 0;
+    assert_true(ig_dim_is_const(kernel->loops->dims, kernel->tiles, &tiles));
+    assert_int_equal(tiles, 3 * 512);
+}
+
 static void test_turned(void **state) {
     static const int64_t sizes[4] = {3, 90, 21};
     (void)state;
     run_job(check_turned_text);
+    run_job(check_turned_tiles);
     for (size_t i = 0; i < sizeof turned / sizeof *turned; i++)
         for (int poison = 0; poison < 2; poison++)
             add_named_case(build_turned, &turned[i], poison ? GRAPH_POISON : 0, sizes, "turned %zu%s", i,

@@ -13,9 +13,10 @@ enum {
     LANES = 16,
     BLOCK_ACROSS = 16, /* a cache line of float32 on the side that is read across */
     BLOCK_ALONG = 64,
-    MOST_JOINED = 1024, /* elements of one loop along two dims */
-    LEAST_TURNS = 32,   /* of that loop in a tile, before which it fills arrays */
-    MOST_TURNED = 4,    /* operands that are transposed */
+    STRETCH = TILE_ELEMENTS / BLOCK_ACROSS, /* of the last dim of a tile of such blocks */
+    MOST_JOINED = 1024,                     /* elements of one loop along two dims */
+    LEAST_TURNS = 32,                       /* of that loop in a tile, before which it fills arrays */
+    MOST_TURNED = 4,                        /* operands that are transposed */
 };
 
 static ig_x num(struct ig_mapping *m, int64_t i) {
@@ -145,11 +146,18 @@ static bool is_kept(const void *user, ig_x x) {
     return is_still(p, x) && has_uneven_read(p, x);
 }
 
-/* Tiles of a transpose: a block of rows of the dim read across, times the whole last dim. */
+/* How many stretches of the last dim a transpose has tiles of. */
+static ig_dim stretches_of(const struct ig_part *p) {
+    struct ig_dims *dims = p->nest.k->dims;
+    return ig_dim_ceil_div(dims, p->nest.extent[p->nest.rank - 1], ig_dim_const(dims, STRETCH));
+}
+
+/* Tiles of a transpose: a block of rows of the dim read across, times a stretch of the last dim. */
 static void choose_blocks(struct ig_part *p) {
     struct ig_dims *dims = p->nest.k->dims;
     p->chunk = BLOCK_ACROSS;
     p->tiles = ig_dim_ceil_div(dims, p->nest.extent[p->transposed], ig_dim_const(dims, p->chunk));
+    p->tiles = ig_dim_mul(dims, p->tiles, stretches_of(p));
     for (int i = 0; i < p->nest.rank - 1; i++) {
         if (i != p->transposed) p->tiles = ig_dim_mul(dims, p->tiles, p->nest.extent[i]);
     }
@@ -350,10 +358,11 @@ static void emit_transposed(struct ig_mapping *m, struct ig_part *p, struct ig_s
     int last = nest->rank - 1;
     ig_x vars[IG_NEST_DIMS], block;
     ig_dim blocks = ig_dim_ceil_div(m->k->dims, nest->extent[p->transposed], ig_dim_const(m->k->dims, p->chunk));
-    ig_x number = ig_x_mod(m->k, tile, dim(m, blocks));
-    split_tile(m, p, ig_x_div(m->k, tile, dim(m, blocks)), last, p->transposed, vars);
-    ig_x n = dim(m, nest->extent[last]);
-    body = ig_s_for(m->k, body, IG_FOR_SERIAL, num(m, 0), n, num(m, BLOCK_ALONG), &block);
+    ig_x number = ig_x_split_off(m->k, &tile, blocks), stretch = ig_x_split_off(m->k, &tile, stretches_of(p));
+    split_tile(m, p, tile, last, p->transposed, vars);
+    ig_x n = dim(m, nest->extent[last]), begin = ig_x_mul(m->k, stretch, num(m, STRETCH));
+    ig_x stop = ig_x_min(m->k, ig_x_add(m->k, begin, num(m, STRETCH)), n);
+    body = ig_s_for(m->k, body, IG_FOR_SERIAL, begin, stop, num(m, BLOCK_ALONG), &block);
     ig_x end = ig_x_min(m->k, ig_x_add(m->k, block, num(m, BLOCK_ALONG)), n);
     ig_x first = ig_x_mul(m->k, number, num(m, p->chunk));
     ig_x after = ig_x_min(m->k, ig_x_add(m->k, first, num(m, p->chunk)), dim(m, p->nest.extent[p->transposed]));
