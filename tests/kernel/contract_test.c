@@ -340,7 +340,7 @@ static void check_producers(unsigned precision) {
     };
     /* Tiles in more than one band of 16 rows of tiles, the last one of another height. */
     static const struct product banded = {FLOATS, 2, 2, {-3, 8}, {8, 264}, .constant = true};
-    enum { CHOICES = 9, BANDED = 2 };
+    enum { CHOICES = 10, BANDED = 2 };
     for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
         int size = i / CHOICES;
         unsigned flags = precision + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u) + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
