@@ -151,6 +151,7 @@ static const struct listed floats[] = {
     {{.rows = 3, .depth = 1024, .columns = 64, .of = E4M3, .end = SUMS}, .first = 3},
     {{.rows = 2, .depth = 128, .columns = 160, .of = E4M3, .end = HALVES, .side = 9}, .maps = 2, .first = 3},
     {{.rows = 3, .depth = 192, .columns = 64, .of = E4M3, .end = HALVES, .side = 8}, .maps = 2},
+    {{.rows = 210, .depth = 256, .columns = 208, .of = E4M3, .end = HALVES}, .maps = 12},
 };
 
 static void check(const struct listed *list, int count, double tolerance) {
