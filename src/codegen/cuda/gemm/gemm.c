@@ -53,11 +53,12 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { A_BYTES = %d, B_BYTES = %d, STAGE_BYTES = %d, TILE_ROW = %d };\n",
                    g->bm * line * element, g->bn * line * element, ig_cuda_gemm_stage(g), ig_cuda_gemm_tile_row(g));
     if (g->producer)
-        ig_text_printf(text,
-                       "enum { ALL_GROUPS = %d, TURNS = %d, REGISTERS = %d, BAND = %d, DEALT = %d, KEPT = %d, "
-                       "COLUMN_BLOCKS = %d, BARRIERS_AT = %d, BEGUN = %d };\n",
-                       ig_cuda_gemm_groups(g), g->turns, ig_cuda_gemm_registers(g), IG_CUDA_BAND, g->dealt, g->kept,
-                       g->column_blocks, ig_cuda_gemm_barriers_at(g), g->begun);
+        ig_text_printf(
+            text,
+            "enum { ALL_GROUPS = %d, TURNS = %d, REGISTERS = %d, SUM_REGISTERS = %d, BAND = %d, DEALT = %d, KEPT = %d, "
+            "COLUMN_BLOCKS = %d, BARRIERS_AT = %d, BEGUN = %d };\n",
+            ig_cuda_gemm_groups(g), g->turns, ig_cuda_gemm_registers(g), ig_cuda_gemm_sum_registers(g), IG_CUDA_BAND,
+            g->dealt, g->kept, g->column_blocks, ig_cuda_gemm_barriers_at(g), g->begun);
     ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
     ig_text_printf(text, "enum { WINDOWS = %d };\n", g->a == IG_CUDA_WINDOWS);

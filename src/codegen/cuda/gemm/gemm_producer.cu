@@ -315,7 +315,7 @@ struct sums {
     }
 
     // Has a thread registers for the sums of two steps beside its own?
-    static constexpr bool paired = PROMOTED && blocks == 1 && BN / 2 * 3 <= REGISTERS - 48;
+    static constexpr bool paired = PROMOTED && blocks == 1 && BN / 2 * 3 <= SUM_REGISTERS;
 };
 
 // Lets the next group have what comes behind a tile.

@@ -351,7 +351,7 @@ static bool has_registers(const struct ig_cuda_gemm *g) {
     int own = g->bm * g->bn / ig_cuda_gemm_workers(g);
     if (!g->promoted || (!g->producer && !g->warpgroups && !g->scale_columns)) return true;
     if (!g->producer) return own <= 64;
-    return own + g->bn / 2 + registers_of_scales(g, g->bn) <= ig_cuda_gemm_registers(g) - 48;
+    return own + g->bn / 2 + registers_of_scales(g, g->bn) <= ig_cuda_gemm_sum_registers(g);
 }
 
 static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, const struct shape *shapes,

@@ -32,6 +32,11 @@ int ig_cuda_gemm_registers(const struct ig_cuda_gemm *gemm) {
     return registers[ig_cuda_gemm_groups(gemm)];
 }
 
+int ig_cuda_gemm_sum_registers(const struct ig_cuda_gemm *gemm) {
+    enum { OTHERS = 48 };
+    return ig_cuda_gemm_registers(gemm) - OTHERS;
+}
+
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
     if (gemm->producer) return (ig_cuda_gemm_groups(gemm) + 1) * GROUP;
     if (gemm->direct || gemm->stream) return 32 * gemm->warps_n;

@@ -135,9 +135,10 @@ int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_stage(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
-/* With a producer: warp groups that multiply; registers of each of their threads. */
+/* With a producer: warp groups that multiply; registers of each of their threads, and those that sums may take if they are promoted. */
 int ig_cuda_gemm_groups(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_registers(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_sum_registers(const struct ig_cuda_gemm *gemm);
 /* Threads that run the epilogue of a tile; row stride of the tile in elements. */
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm);
