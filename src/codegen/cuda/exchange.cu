@@ -22,8 +22,8 @@ struct seat {
 };
 enum { WELL, LATE, DIFFERENT };
 
-// The data of a line.
-template <bool BULK> union piece {
+// The data of a line. Loops over its elements are unrolled, or else it would lie in local memory.
+template <bool BULK> union alignas(BULK ? 16 : 8) piece {
     static constexpr int WORDS = BULK ? 4 : 2, UNIT = WORDS * 4 / (int)sizeof(element);
     unsigned words[WORDS];
     element e[UNIT];
@@ -129,8 +129,16 @@ template <> struct line<true> {
 struct sizes {
     long long outer, inner, whole, parts[RANKS];
 
+    // Along the axis, without an index that only the run knows, which would put the sizes into local memory.
+    __device__ __forceinline__ long long size_of(int part) const {
+        long long size = 0;
+#pragma unroll
+        for (int r = 0; r < RANKS; r++)
+            size = r == part ? parts[r] : size;
+        return size;
+    }
     __device__ __forceinline__ long long length(int part) const {
-        if constexpr (KIND == ALL_GATHER || KIND == REDUCE_SCATTER) return outer * parts[part] * inner;
+        if constexpr (KIND == ALL_GATHER || KIND == REDUCE_SCATTER) return outer * size_of(part) * inner;
         return outer * inner;
     }
     // Elements of the messages to and from a rank.
@@ -145,9 +153,10 @@ struct sizes {
     // Where element i of a part lies in [outer, whole, inner].
     __device__ __forceinline__ long long in_whole(int part, long long i) const {
         long long before = 0;
-        for (int r = 0; r < part; r++)
-            before += parts[r];
-        const long long size = parts[part] * inner, o = outer == 1 ? 0 : i / size;
+#pragma unroll
+        for (int r = 0; r < RANKS; r++)
+            before += r < part ? parts[r] : 0;
+        const long long size = size_of(part) * inner, o = outer == 1 ? 0 : i / size;
         return o * whole * inner + before * inner + i - o * size;
     }
     __device__ __forceinline__ long long source_at(int to, long long i) const {
@@ -164,8 +173,9 @@ struct sizes {
         const long long i = unit * own::UNIT, end = sent(rank, to);
         own p = {{0}};
         if (EVEN >= (int)sizeof p && i + own::UNIT <= end) return *(const own *)(source + source_at(to, i));
-        for (int e = 0; e < own::UNIT && i + e < end; e++)
-            p.e[e] = source[source_at(to, i + e)];
+#pragma unroll
+        for (int e = 0; e < own::UNIT; e++)
+            if (i + e < end) p.e[e] = source[source_at(to, i + e)];
         return p;
     }
     template <bool BULK>
@@ -177,8 +187,9 @@ struct sizes {
             *(own *)(destination + destination_at(from, i)) = p;
             return;
         }
-        for (int e = 0; e < own::UNIT && i + e < end; e++)
-            destination[destination_at(from, i + e)] = p.e[e];
+#pragma unroll
+        for (int e = 0; e < own::UNIT; e++)
+            if (i + e < end) destination[destination_at(from, i + e)] = p.e[e];
     }
 };
 
@@ -190,8 +201,6 @@ template <bool BULK> struct exchange {
 
     seat *me;
     char *own, *others[RANKS]; // windows: others[n] of the rank that comes n after this one
-    report *to;
-    unsigned long long patience;
     int rank;
     unsigned number, size, epoch, tries;
     unsigned launch; // of the call, if it is split
@@ -207,8 +216,6 @@ template <bool BULK> struct exchange {
 #pragma unroll
         for (int n = 1; n < RANKS; n++)
             others[n] = me->windows[(rank + n) % RANKS];
-        to = me->to;
-        patience = me->patience;
         is_split = me->is_split != 0;
         tries = 0;
         began = 0;
@@ -221,8 +228,11 @@ template <bool BULK> struct exchange {
     }
 
     // A sender's slot in a window.
-    __device__ __forceinline__ char *slot(char *window, int sender) const {
+    static __device__ __forceinline__ char *slot(char *window, unsigned epoch, int sender) {
         return window + (int)((epoch & 1) * RANKS + sender) * (long long)SLOT;
+    }
+    __device__ __forceinline__ char *slot(char *window, int sender) const {
+        return slot(window, epoch, sender);
     }
     __device__ __forceinline__ char *header(char *window, int sender) const {
         return slot(window, sender) + blockIdx.x * 16;
@@ -231,9 +241,10 @@ template <bool BULK> struct exchange {
         return slot(window, sender) + (FIRST_LINE + (i * gridDim.x + blockIdx.x) * THREADS + threadIdx.x) * 16;
     }
 
-    // The first thread that gives up says why.
-    __device__ __noinline__ void give_up(unsigned state, int peer, unsigned other_number, unsigned other_size) {
-        lost = true;
+    // The first thread that gives up says why. No member: what lies in registers must not have an address.
+    static __device__ __noinline__ void tell(seat *me, unsigned state, int peer, unsigned number, unsigned size,
+                                             unsigned other_number, unsigned other_size) {
+        report *const to = me->to;
         if (atomicAdd(&me->given_up, 1u) != 0 || state == WELL) return;
         poke(&to->peer, peer);
         poke(&to->number, number);
@@ -244,22 +255,25 @@ template <bool BULK> struct exchange {
         poke(&to->state, state);
     }
 
-    __device__ __noinline__ void look(int peer) {
+    // Returns when the wait began, by the GPU's clock; 0: nobody waits any more.
+    static __device__ __noinline__ unsigned long long look(seat *me, unsigned long long began, int peer, unsigned number,
+                                                           unsigned size) {
         unsigned long long now;
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         if (began == 0) began = now;
-        if (peek(&me->given_up))
-            lost = true;
-        else if (threadIdx.x < RANKS && peek(&to->stop)) // over a slow link: not all threads, but those that wait for headers
-            give_up(WELL, peer, 0, 0);
-        else if (now - began > patience)
-            give_up(LATE, peer, 0, 0);
+        if (peek(&me->given_up)) return 0;
+        const bool stops = threadIdx.x < RANKS && peek(&me->to->stop); // over a slow link: only those that wait for headers
+        if (!stops && now - began <= me->patience) return began;
+        tell(me, stops ? WELL : LATE, peer, number, size, 0, 0);
+        return 0;
     }
 
     __device__ __forceinline__ void wait(const char *at, line<false> &l, int peer) {
         while (!l.is_of(epoch) && !lost) {
             l.load(at);
-            if (++tries % 1024 == 0) look(peer);
+            if (++tries % 1024 != 0) continue;
+            began = look(me, began, peer, number, size);
+            lost = began == 0;
         }
     }
 
@@ -280,40 +294,52 @@ template <bool BULK> struct exchange {
             line<false> l;
             l.load(at);
             wait(at, l, peer);
-            if (!lost && ((unsigned)l.a != number || (unsigned)l.b != size))
-                give_up(DIFFERENT, peer, (unsigned)l.a, (unsigned)l.b);
+            if (!lost && ((unsigned)l.a != number || (unsigned)l.b != size)) {
+                tell(me, DIFFERENT, peer, number, size, (unsigned)l.a, (unsigned)l.b);
+                lost = true;
+            }
             if constexpr (BULK) asm volatile("fence.acq_rel.sys;" ::: "memory");
         }
         if constexpr (BULK) lost = __syncthreads_or(lost);
     }
 
-    // Clears this block's share of the words of the half of the next epoch.
-    __device__ __noinline__ void clear_next() {
-        epoch++;
+    // Clears this block's share of the words of the half of an epoch.
+    static __device__ __noinline__ void clear(char *own, unsigned epoch) {
         for (int sender = 0; sender < RANKS; sender++) {
             const line<false> nothing = {0, 0};
             const int b = blockIdx.x + threadIdx.x * gridDim.x; // of all that a larger kernel may have had
-            if (b < HEADERS) nothing.store(slot(own, sender) + b * 16);
+            if (b < HEADERS) nothing.store(slot(own, epoch, sender) + b * 16);
             for (int i = blockIdx.x * THREADS + threadIdx.x; i < SHORT_LINES; i += gridDim.x * THREADS)
-                nothing.store(slot(own, sender) + (HEADERS + i) * 16);
+                nothing.store(slot(own, epoch, sender) + (HEADERS + i) * 16);
         }
-        epoch--;
         asm volatile("fence.acq_rel.sys;" ::: "memory");
         __syncthreads();
     }
+    __device__ __forceinline__ void clear_next() const {
+        if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear(own, epoch + 1);
+    }
 
-    // Everything is loaded before the first line leaves, since what comes behind a store in the text is not loaded earlier.
-    __device__ __forceinline__ void send(const sizes &s, const element *source, long long first, long long step) {
-        constexpr bool ALIKE = KIND == ALL_REDUCE || KIND == ALL_GATHER || KIND == BROADCAST;
+    // What goes to a rank. Everything is loaded before the first line or header leaves, since what comes behind a store in the text
+    // is not loaded earlier; and what goes to all alike, once.
+    static constexpr bool ALIKE = KIND == ALL_REDUCE || KIND == ALL_GATHER || KIND == BROADCAST;
+    __device__ __forceinline__ void load(piece<BULK> (&mine)[EACH], int other, const sizes &s, const element *source,
+                                         long long first, long long step) const {
+        const long long end = s.sent(rank, other);
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if ((first + i * step) * UNIT < end) mine[i] = s.template load<BULK>(source, rank, other, first + i * step);
+    }
+    __device__ __forceinline__ void send(piece<BULK> (&mine)[EACH], const sizes &s, const element *source, long long first,
+                                         long long step) {
         line<BULK> lines[EACH];
 #pragma unroll
         for (int n = 1; n < RANKS; n++) {
             const int other = (rank + n) % RANKS;
             const long long end = s.sent(rank, other);
+            if (n > 1 && !ALIKE) load(mine, other, s, source, first, step);
 #pragma unroll
             for (int i = 0; i < EACH && (n == 1 || !ALIKE); i++)
-                if ((first + i * step) * UNIT < end)
-                    lines[i].pack(epoch, s.template load<BULK>(source, rank, other, first + i * step));
+                lines[i].pack(epoch, mine[i]);
 #pragma unroll
             for (int i = 0; i < EACH; i++)
                 if ((first + i * step) * UNIT < end) lines[i].store(line_at(others[n], rank, i));
@@ -397,9 +423,11 @@ template <bool BULK> struct exchange {
         const long long done = SPLIT ? launch / 2 * EACH * step : 0;
         for (long long first = done + blockIdx.x * THREADS + threadIdx.x, begin = done;;) {
             if (!SPLIT || launch % 2 == 0) {
-                if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
+                piece<BULK> mine[EACH];
+                load(mine, (rank + 1) % RANKS, s, source, first, step);
+                clear_next();
                 if constexpr (!BULK) send_header();
-                if (!lost) send(s, source, first, step);
+                if (!lost) send(mine, s, source, first, step);
                 if constexpr (BULK) send_header();
                 if constexpr (SPLIT) {
                     launch++;

@@ -41,14 +41,12 @@ struct rows : exchange<false> {
     __device__ __forceinline__ bool send(const void *from, long long collective, long long lines_of_all) {
         number = (unsigned)collective;
         size = ~((unsigned)lines_of_all * 31 + (unsigned)ROW); // no other kernel's
-        if (launch == 0) {
-            if (epoch % (1u << 30) == FIRST_EPOCH || epoch % (1u << 30) == FIRST_EPOCH + 1) clear_next();
-            send_header();
-        }
 #pragma unroll
-        for (int t = 0; t < TURNS; t++)
+        for (int t = 0; t < TURNS; t++) // before anything leaves, see exchange::load
             if (const int i = t * THREADS + threadIdx.x; i < LINES) mine[t] = load(own_row(from), i);
         if (launch > 0) return false;
+        clear_next();
+        send_header();
         if (!lost) send_lines();
         if (!is_split) return false;
         launch = 1;
