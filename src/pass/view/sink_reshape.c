@@ -193,15 +193,25 @@ static int axes_in_last(const struct reshaped *r) {
     return axes;
 }
 
+static struct ig_type without_ones(const struct ig_dims *dims, const struct ig_type *type) {
+    struct ig_type out = {.dtype = type->dtype};
+    for (int i = 0; i < type->rank; i++) {
+        if (!ig_dim_is(dims, type->dim[i], 1)) out.dim[out.rank++] = type->dim[i];
+    }
+    return out;
+}
+
 /* The first operand of a product whose second has no batches: all leading axes are rows, in whatever shape. So [S, B,
- * H, D] -> [S*B, H*D] is split into [S, B, H*D] before the product and [S*B, n] after it. */
+ * H, D] -> [S*B, H*D] is split into [S, B, H*D] before the product and [S*B, n] after it. But not for axes of size 1 alone: a
+ * reshape behind the product would keep the sum with a residual of the old shape from the product's region. */
 static bool split_rows(struct ig_sink *s, const struct reshaped *r, ig_value *out_first) {
     int merged = axes_in_last(r), leading = r->from.rank - merged;
     if (merged == 0 || leading < 1) return false;
     struct ig_type rows = r->from;
     rows.rank = leading + 1;
     rows.dim[leading] = r->to.dim[r->to.rank - 1];
-    if (ig_same_dims(&rows, &r->to)) return false;
+    const struct ig_type split = without_ones(s->g->dims, &rows), whole = without_ones(s->g->dims, &r->to);
+    if (ig_same_dims(&split, &whole)) return false;
     *out_first = reshape_to(s, r->base, &rows);
     return true;
 }
