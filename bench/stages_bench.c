@@ -5,7 +5,7 @@
  *     stages_bench ENGINE RUNS [NAME=SIZE]...
  *
  * is one of them, by INGOT_RANK, INGOT_RANKS and INGOT_RENDEZVOUS; without these, the only one. Each computes with one thread, or on
- * the GPU of its rank's number. Inputs are zeros; symbols without a size are 1. bench/stages starts several.
+ * the GPU of its rank's number, where each run is enqueued behind another. Inputs are zeros; symbols without a size are 1. bench/stages starts several.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +77,8 @@ int main(int argc, char **argv) {
         must(ingot_context_run(context, &error));
     const double begin = seconds();
     for (int i = 0; i < runs; i++)
-        must(ingot_context_run(context, &error));
+        must(ingot_context_enqueue(context, NULL, &error));
+    must(ingot_context_wait(context, &error));
     if (rank == 0) printf("%.2f runs/s\n", runs / (seconds() - begin));
     ingot_context_destroy(context);
     ingot_engine_release(engine);

@@ -89,7 +89,7 @@ static void divide(struct build *b) {
     for (size_t i = 0; i < o->n_ranks; i++) {
         struct ig_sharding sharding;
         const struct ingot_build_options asked = ig_sharding_options(b->model, needed, o, o->ranks[i]);
-        ig_sharding_make(needed, &b->target.target, &asked, (int)o->ranks[i], &sharding);
+        ig_sharding_make(needed, &b->target.target, &b->precisions, &asked, (int)o->ranks[i], &sharding);
         IG_PUSH(b->job, &b->shardings, sharding);
         for (uint32_t r = 0; r < o->ranks[i]; r++)
             IG_PUSH(b->job, &b->ranks, ((struct ig_rank_graph){sharding.graphs[r], o->ranks[i], r}));

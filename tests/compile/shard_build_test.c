@@ -20,6 +20,9 @@
 
 enum { WIDTH = 64, HIDDEN = 254 }; /* which 4 does not divide */
 
+static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+static const struct ig_precisions fp32 = {.base = IG_PRECISION_FP32};
+
 /* Two layers, and one that is not divided: it has four columns. */
 static const char network[] = "symbol batch from 1 to 64\ngraph {\n"
                               "  input %0 \"x\": f32[batch,64]\n"
@@ -166,7 +169,6 @@ static struct ig_graph *parse_vocabulary(struct ig_job *job) {
 }
 
 static void divide_vocabulary(struct ig_job *job, void *argument) {
-    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
     const struct ingot_build_options options = {.sharding = "tensor"};
     struct ig_sharding sharding;
     struct ingot_tensor expected[2], found[2 * RANKS];
@@ -176,7 +178,7 @@ static void divide_vocabulary(struct ig_job *job, void *argument) {
         x[i] = (float)(i - 8) / 16;
     struct ig_graph *g = parse_vocabulary(job);
     ig_eval_graph(job, g, &in, expected);
-    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, RANKS, &sharding);
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &fp32, &options, RANKS, &sharding);
     ig_node_id first = 0;
     while (sharding.graphs[1]->nodes.at[first].op != IG_OP_matmul)
         first++;
@@ -206,7 +208,6 @@ struct routed {
 };
 
 static void divide_routed(struct ig_job *job, void *argument) {
-    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
     struct routed *routed = argument;
     const struct ingot_build_options options = {.sharding = "tensor"};
     struct ig_sharding sharding;
@@ -224,7 +225,7 @@ static void divide_routed(struct ig_job *job, void *argument) {
              "  output \"y\" = %%6\n  output \"z\" = %%7\n}\n",
              routed->columns, routed->columns);
     struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
-    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, 2, &sharding);
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &fp32, &options, 2, &sharding);
     routed->collectives = sharding.collectives;
 }
 
@@ -387,10 +388,9 @@ static struct ig_graph *parse_single(struct ig_job *job) {
 
 /* The strategy for two ranks that may need so many bytes: its name, or the message. */
 static void decide(struct ig_job *job, void *argument) {
-    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
     struct built *b = argument;
     struct ig_sharding sharding;
-    ig_sharding_make(ig_rewrite(parse_single(job), NULL, NULL, NULL), &target, &b->options, 2, &sharding);
+    ig_sharding_make(ig_rewrite(parse_single(job), NULL, NULL, NULL), &target, &fp32, &b->options, 2, &sharding);
     const struct ig_strategy *chosen = &sharding.considered[sharding.chosen];
     if (b->options.memory) assert_true(chosen->memory.weights + chosen->memory.values <= (double)b->options.memory);
     snprintf(b->decided, sizeof b->decided, "%s", chosen->name);
@@ -479,11 +479,10 @@ struct planted {
 
 static void plant(struct ig_job *job, void *argument) {
     const struct planted *planted = argument;
-    const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
     const struct ingot_build_options options = {.sharding = "tensor"};
     struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network, strlen(network));
     struct ig_sharding sharding;
-    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, 3, &sharding);
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &fp32, &options, 3, &sharding);
     assert_int_equal(sharding.collectives, 1);
     ig_sharding_verify(&sharding);
     for (int r = planted->from; r < planted->to; r++)

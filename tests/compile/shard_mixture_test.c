@@ -89,6 +89,7 @@ static double weights_of(struct ig_graph *g) {
 
 static void check(struct ig_job *job, void *argument) {
     static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    static const struct ig_precisions fp32 = {.base = IG_PRECISION_FP32};
     static const char *const ask = "expert=axis0";
     const struct mixture *m = argument;
     const struct ingot_build_options options = {
@@ -103,7 +104,7 @@ static void check(struct ig_job *job, void *argument) {
     for (int i = 0; i < TOKENS * m->experts; i++)
         shares[i] = (float)(i * 29 % 7) / 7;
     struct ig_graph *g = make(job, m);
-    ig_sharding_make(g, &target, &options, m->ranks, &s);
+    ig_sharding_make(g, &target, &fp32, &options, m->ranks, &s);
     assert_int_equal(s.collectives, 1);
     for (int r = 0; r < m->ranks; r++) {
         const int most = m->joined ? (m->experts + m->ranks - 1) / m->ranks : m->experts;

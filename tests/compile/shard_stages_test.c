@@ -44,10 +44,14 @@ static void in_job(void (*body)(struct ig_job *job, void *argument), void *argum
 
 static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
 
-static void divide(struct ig_job *job, int ranks, const char *precision, struct ig_sharding *out) {
-    const struct ingot_build_options options = {.sharding = "pipeline", .precision = precision};
+static const struct ig_precisions fp32 = {.base = IG_PRECISION_FP32};
+static const struct ig_precisions fp16 = {.base = IG_PRECISION_FP16, .everywhere = true};
+
+static void divide(struct ig_job *job, int ranks, const struct ig_target *to, const struct ig_precisions *precisions,
+                   struct ig_sharding *out) {
+    const struct ingot_build_options options = {.sharding = "pipeline"};
     struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network, strlen(network));
-    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), &target, &options, ranks, out);
+    ig_sharding_make(ig_rewrite(g, NULL, NULL, NULL), to, precisions, &options, ranks, out);
 }
 
 static uint32_t count(const struct ig_graph *g, enum ig_op op) {
@@ -60,7 +64,7 @@ static uint32_t count(const struct ig_graph *g, enum ig_op op) {
 /* The cut is where 256 numbers cross it, not 1024, and both ranks compute the mask. */
 static void check_cut(struct ig_job *job, void *argument) {
     struct ig_sharding s;
-    divide(job, 2, NULL, &s);
+    divide(job, 2, &target, &fp32, &s);
     assert_string_equal(s.considered[s.chosen].name, "pipeline");
     assert_int_equal(s.collectives, 1); /* what crosses; the result is where it is */
     for (int r = 0; r < 2; r++) {
@@ -85,23 +89,32 @@ static void test_cut(void **state) {
 
 /* Whatever a rank finds out about what it has, it does not know of the others'. */
 static void check_narrow(struct ig_job *job, void *argument) {
-    static const struct ig_precisions precisions = {.base = IG_PRECISION_FP16, .everywhere = true};
-    const struct ig_pass_options options = {.target = &target, .precisions = &precisions};
+    const bool is_gpu = *(const bool *)argument;
+    const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90}, *const to = is_gpu ? &gpu : &target;
+    const struct ig_pass_options options = {.target = to, .precisions = &fp16};
     struct ig_sharding s;
-    divide(job, 2, "fp16", &s);
+    divide(job, 2, to, &fp16, &s);
     for (int r = 0; r < 2; r++) {
         for (int i = 0; i < ig_pass_count; i++)
             s.graphs[r] = ig_passes[i].run(s.graphs[r], &options);
-        uint32_t narrow = 0;
+        uint32_t narrow = 0, sent = 0;
         for (ig_value v = 0; v < s.graphs[r]->values.count; v++)
             narrow += ig_type_of(s.graphs[r], v)->dtype == INGOT_F16;
         assert_true(narrow > 0); /* so that ranks could differ */
+        for (ig_node_id id = 0; id < s.graphs[r]->nodes.count; id++) {
+            const struct ig_node *n = &s.graphs[r]->nodes.at[id];
+            if (!ig_gathers_from_one(s.graphs[r], n)) continue;
+            sent++;
+            assert_int_equal(ig_type_of(s.graphs[r], n->out)->dtype, INGOT_F16);
+        }
+        assert_int_equal(sent, 1);
     }
     ig_sharding_verify(&s);
 }
 
 static void test_narrow(void **state) {
-    in_job(check_narrow, NULL);
+    for (int is_gpu = 0; is_gpu < 2; is_gpu++)
+        in_job(check_narrow, &(bool){is_gpu});
 }
 
 struct built {

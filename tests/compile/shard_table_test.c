@@ -119,11 +119,12 @@ static void check_graph(const struct table_case *c, const struct ig_graph *g) {
 
 static void divide(struct ig_job *job, void *argument) {
     static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    static const struct ig_precisions fp32 = {.base = IG_PRECISION_FP32};
     const struct table_case *c = argument;
     struct ingot_build_options options = {.sharding = c->sharding, .shard_of = &c->ask, .n_shard_of = c->ask != NULL};
     struct ig_graph *g = ig_rewrite(make(job, c), NULL, NULL, NULL);
     struct ig_sharding s;
-    ig_sharding_make(g, &target, &options, c->ranks, &s);
+    ig_sharding_make(g, &target, &fp32, &options, c->ranks, &s);
     assert_true(s.considered[s.chosen].result.divided > 0);
     for (int r = 0; r < c->ranks; r++)
         check_graph(c, s.graphs[r]);

@@ -200,7 +200,8 @@ static void check_places(struct trial *t, const struct ingot_tensor *inputs, con
     const struct ig_shard_costs costs = {node_time, collective_time, size_of, t};
     struct ig_graph *graphs[MOST_RANKS];
     struct ig_shard_result planned;
-    ig_shard_stages(t->m.g, t->ranks, t->seed % 2 ? ig_precision_ranges(t->m.g) : NULL, &costs, &planned);
+    const struct ig_shard_numbers numbers = {t->seed % 2 ? ig_precision_ranges(t->m.g) : NULL, NULL};
+    ig_shard_stages(t->m.g, t->ranks, numbers, &costs, &planned);
     check_plan(t, &planned.plan, inputs, expected, graphs);
     int *places = IG_NEW_ARRAY(t->m.job, int, t->m.g->nodes.count + 1);
     for (ig_node_id id = 0; id < t->m.g->nodes.count; id++)

@@ -62,8 +62,8 @@ void ig_sharding_check_alone(const struct ig_graph *graph) {
 
 /* ---- The choice -------------------------------------------------------------------------------------------------- */
 
-static bool is_narrow(const struct ingot_build_options *o) {
-    return o->precision && (strcmp(o->precision, "fp16") == 0 || strcmp(o->precision, "bf16") == 0);
+static bool is_narrow(const struct ig_sharding *s) {
+    return s->precisions->base == IG_PRECISION_FP16 || s->precisions->base == IG_PRECISION_BF16;
 }
 
 /* What another strategy must gain: less is within the estimates' errors, and exchanging costs more than time. */
@@ -196,7 +196,7 @@ static double samples_of(struct ig_graph *g, const struct ig_shard_costs *costs)
 }
 
 /* A network with collectives of its own: each rank runs it as it is. */
-static void adopt(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
+static void adopt(struct ig_sharding *s, const struct ingot_build_options *o) {
     if (forced(o) > 0 || o->n_shard_of > 0)
         ig_raise(s->graph->job, INGOT_INVALID_ARGUMENT,
                  "shard%s '%s': the model is one rank's, with collectives of its own, and is not divided again",
@@ -204,11 +204,11 @@ static void adopt(struct ig_sharding *s, const struct ig_target *target, const s
     for (int r = 0; r < s->ranks; r++)
         s->graphs[r] = ig_shard_adopt(s->graph, s->ranks, r);
     s->graph = s->graphs[0];
-    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, is_narrow(o));
+    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, s->target, is_narrow(s));
     struct ig_strategy *own = &s->considered[s->n_considered++];
     own->name = "own";
     ig_shard_search(s->graph, s->ranks, (struct ig_shard_seeds){0, NULL}, &costs, &own->result);
-    own->memory = ig_shard_memory_of(s->graph, &own->result.plan, is_narrow(o));
+    own->memory = ig_shard_memory_of(s->graph, &own->result.plan, is_narrow(s));
     s->samples = samples_of(s->graph, &costs);
     own->rate = rate_of(s, own);
     if (!choose(s, o)) refuse(s);
@@ -223,8 +223,7 @@ static void search(const struct ig_sharding *s, struct ig_shard_seeds seeds, boo
 }
 
 /* Finds what a strategy takes, and what it needs. Tables are divided within their rows where that is worth its pieces. */
-static void consider(struct ig_sharding *s, int strategy, bool is_forced, const struct ig_shard_costs *costs,
-                     bool narrow) {
+static void consider(struct ig_sharding *s, int strategy, bool is_forced, const struct ig_shard_costs *costs) {
     const bool asked = s->ranks > 1 && s->asks.count > 0;
     struct ig_shard_seeds seeds = {strategies[strategy].seeds, asked ? &s->asks : NULL};
     struct ig_strategy *c = &s->considered[strategy];
@@ -236,13 +235,20 @@ static void consider(struct ig_sharding *s, int strategy, bool is_forced, const 
         search(s, seeds, is_forced, costs, &other);
         if (other.time < IG_WORTH * c->result.time) c->result = other;
     }
-    c->memory = ig_shard_memory_of(s->graph, &c->result.plan, narrow);
+    c->memory = ig_shard_memory_of(s->graph, &c->result.plan, is_narrow(s));
     c->rate = rate_of(s, c);
+}
+
+/* What is known of values that stages may be sent. */
+static struct ig_shard_numbers numbers_of(const struct ig_sharding *s) {
+    if (!is_narrow(s)) return (struct ig_shard_numbers){NULL, NULL};
+    const struct ig_range *ranges = ig_precision_ranges(s->graph);
+    return (struct ig_shard_numbers){ranges, ig_precision_sent(s->graph, s->target, s->precisions, ranges)};
 }
 
 /* Each rank has some of the nodes. A run takes no less time than on one rank, so that it is for throughput, or for want of
  * memory. */
-static void consider_pipeline(struct ig_sharding *s, bool is_forced, const struct ig_shard_costs *costs, bool narrow) {
+static void consider_pipeline(struct ig_sharding *s, bool is_forced, const struct ig_shard_costs *costs) {
     if (s->ranks == 1) return;
     if (is_forced && s->asks.count > 0)
         ig_raise(s->graph->job, INGOT_INVALID_ARGUMENT,
@@ -250,8 +256,8 @@ static void consider_pipeline(struct ig_sharding *s, bool is_forced, const struc
     if (s->asks.count > 0) return;
     struct ig_strategy *c = &s->considered[s->n_considered++];
     c->name = "pipeline";
-    ig_shard_stages(s->graph, s->ranks, narrow ? ig_precision_ranges(s->graph) : NULL, costs, &c->result);
-    c->memory = ig_shard_memory_of(s->graph, &c->result.plan, narrow);
+    ig_shard_stages(s->graph, s->ranks, numbers_of(s), costs, &c->result);
+    c->memory = ig_shard_memory_of(s->graph, &c->result.plan, is_narrow(s));
     c->rate = rate_of(s, c);
 }
 
@@ -264,25 +270,24 @@ static void consider_replicas(struct ig_sharding *s) {
     c->rate *= s->ranks;
 }
 
-static void divide(struct ig_sharding *s, const struct ig_target *target, const struct ingot_build_options *o) {
-    const bool narrow = is_narrow(o);
-    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, target, narrow);
+static void divide(struct ig_sharding *s, const struct ingot_build_options *o) {
+    const struct ig_shard_costs costs = ig_shard_costs_open(s->graph, s->target, is_narrow(s));
     const int count = s->ranks == 1 ? 1 : SEARCHED;
     s->samples = samples_of(s->graph, &costs);
     s->n_considered = count;
     for (int i = 0; i < count; i++)
-        consider(s, i, forced(o) == i, &costs, narrow);
+        consider(s, i, forced(o) == i, &costs);
     const bool pipeline = forced(o) == PIPELINE;
-    if (pipeline || s->throughput) consider_pipeline(s, pipeline, &costs, narrow);
+    if (pipeline || s->throughput) consider_pipeline(s, pipeline, &costs);
     consider_replicas(s);
     bool found = choose(s, o);
     if (!found || (s->chosen == PIPELINE && !pipeline)) {
         for (int i = 1; i < count; i++) /* divide what need not be, to need less */
-            consider(s, i, true, &costs, narrow);
+            consider(s, i, true, &costs);
         found = choose(s, o);
     }
     if (!found && !pipeline && !s->throughput) {
-        consider_pipeline(s, false, &costs, narrow);
+        consider_pipeline(s, false, &costs);
         found = choose(s, o);
     }
     if (!found) refuse(s);
@@ -290,9 +295,11 @@ static void divide(struct ig_sharding *s, const struct ig_target *target, const 
         s->graphs[r] = ig_shard_split(s->graph, &s->considered[s->chosen].result.plan, r);
 }
 
-void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *o,
-                      int ranks, struct ig_sharding *out) {
+void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ig_precisions *precisions,
+                      const struct ingot_build_options *o, int ranks, struct ig_sharding *out) {
     *out = (struct ig_sharding){.ranks = ranks,
+                                .target = target,
+                                .precisions = precisions,
                                 .link = ig_link_of(target),
                                 .graph = graph,
                                 .throughput = for_throughput(o),
@@ -301,9 +308,9 @@ void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, co
     ig_shard_asks_parse(graph->job, o->shard_of, o->n_shard_of, &out->asks);
     ig_shard_asks_bind(&out->asks, graph);
     if (ig_shard_own(graph))
-        adopt(out, target, o);
+        adopt(out, o);
     else
-        divide(out, target, o);
+        divide(out, o);
     out->collectives = ig_shard_check(out->graphs, ranks);
 }
 

@@ -25,6 +25,8 @@ struct ig_strategy {
 /* What was decided for a number of ranks. */
 struct ig_sharding {
     int ranks;
+    const struct ig_target *target;
+    const struct ig_precisions *precisions;
     const struct ig_link *link;
     struct ig_strategy considered[IG_STRATEGIES];
     int n_considered, chosen;
@@ -50,9 +52,10 @@ void ig_sharding_verify(const struct ig_sharding *sharding);
 /* Raises INGOT_INVALID_ARGUMENT for a graph with collectives, of which an engine for one machine cannot be made. */
 void ig_sharding_check_alone(const struct ig_graph *graph);
 
-/* Plans and divides the graph, which has no dead nodes. One that has collectives of its own is each rank's already. */
-void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ingot_build_options *options,
-                      int ranks, struct ig_sharding *out_sharding);
+/* Plans and divides the graph, which has no dead nodes. One that has collectives of its own is each rank's already. `precisions`:
+ * the options', parsed. */
+void ig_sharding_make(struct ig_graph *graph, const struct ig_target *target, const struct ig_precisions *precisions,
+                      const struct ingot_build_options *options, int ranks, struct ig_sharding *out_sharding);
 /* The options with what the imported model says of nodes that `graph` still has before what they say, for so many ranks. Raises
  * INGOT_UNSUPPORTED for what is not understood. */
 struct ingot_build_options ig_sharding_options(const struct ig_graph *imported, const struct ig_graph *graph,

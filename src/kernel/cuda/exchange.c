@@ -9,10 +9,6 @@
 #include "kernel/schedules.h"
 
 /* Its symbol, which no model can have: what stands in its place is in the plan (compile/plan_build.c). */
-/* Of a kernel that waits for a stage of a pipeline, perhaps for as long as another run computes beside it: blocks that wait keep
- * multiprocessors from that, and all of them must never do so. */
-enum { SENT_BLOCKS = 16 };
-
 #define NUMBER "the number of the collective"
 
 static bool is_reduced(enum ingot_dtype dtype) {
@@ -108,10 +104,10 @@ static void emit(struct ig_kernel *kernel, const struct ig_region *region, const
     ig_s_call(k, body, "exchange::run", args, (int)(4 + n_sizes));
 }
 
-/* Measured on two H200 (bench/results/ranks/2026-11-26-gpu-ranks.md): words with epochs beside them, and long messages. */
+/* Measured on two H200 (bench/results/ranks/2026-11-28-exchanges.md): words with epochs beside them, and long messages. */
 double ig_exchange_time(double bytes, uint32_t ranks) {
     const double others = (double)ranks - 1;
-    const double start = bytes <= IG_WINDOW_SHORT ? 4.2 : 5.8, rate = bytes <= IG_WINDOW_SHORT ? 140e3 : 186e3;
+    const double start = bytes <= IG_WINDOW_SHORT ? 2.95 : 3.6, rate = bytes <= IG_WINDOW_SHORT ? 150e3 : 212e3;
     return start + others - 1 + others * bytes / rate;
 }
 
@@ -159,8 +155,7 @@ struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *graph, const struct i
     make_model(kernel, graph->job, dims, longest(dims, e, sizes));
     ig_dim lines = ig_dim_ceil_div(dims, longest(dims, e, sizes), unit);
     ig_dim blocks = ig_dim_ceil_div(dims, lines, ig_dim_const(dims, IG_WINDOW_THREADS));
-    const int most = ig_gathers_from_one(graph, &n) ? SENT_BLOCKS : IG_WINDOW_HEADERS;
-    kernel->tiles = ig_dim_min(dims, ig_dim_max(dims, blocks, one), ig_dim_const(dims, most));
+    kernel->tiles = ig_dim_min(dims, ig_dim_max(dims, blocks, one), ig_dim_const(dims, IG_WINDOW_HEADERS));
     kernel->threads = IG_WINDOW_THREADS;
     kernel->work = lines;
     kernel->tactic = ig_format(graph->job, "%s through windows of %u GPUs", ig_collective_name(what.kind), e->ranks);

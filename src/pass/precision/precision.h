@@ -81,5 +81,9 @@ struct ig_storage {
 /* By value, for a graph whose regions have been formed (precision_storage.c). */
 struct ig_storage *ig_precision_storage(struct ig_graph *graph, const struct ig_target *target,
                                         const struct ig_precisions *precisions, const struct ig_range *ranges);
+/* By value, for any graph: the type in which one kernel might store it for another, as far as ranges and readers go.
+ * INGOT_DTYPE_NONE: its own. */
+enum ingot_dtype *ig_precision_sent(struct ig_graph *graph, const struct ig_target *target,
+                                    const struct ig_precisions *precisions, const struct ig_range *ranges);
 
 #endif

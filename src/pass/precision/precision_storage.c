@@ -21,7 +21,7 @@ struct sweep {
 /* ---- Readers ----------------------------------------------------------------------------------------------------- */
 
 /* Why a node needs wide operands; NULL: it does not. What one rank sends to others must be as wide on all, and they do not know
- * its range. */
+ * its range: a pipeline's stages have been told (pass/shard/stage.h). */
 static const char *demand_of(const struct ig_graph *g, const struct ig_node *n) {
     if (ig_gathers_from_one(g, n)) return "sent to another rank";
     switch (ig_op_info(n->op)->family) {
@@ -162,10 +162,32 @@ static void mark_ordered_results(struct sweep *s) {
     }
 }
 
-struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_target *target,
-                                        const struct ig_precisions *precisions, const struct ig_range *ranges) {
+static struct sweep begin(struct ig_graph *g, const struct ig_target *target, const struct ig_precisions *precisions,
+                          const struct ig_range *ranges) {
     struct sweep s = {.g = g, .target = target, .precisions = precisions, .ranges = ranges};
     s.demand = IG_NEW_ARRAY(g->job, const char *, g->values.count + 1);
+    find_demands(&s);
+    return s;
+}
+
+enum ingot_dtype *ig_precision_sent(struct ig_graph *g, const struct ig_target *target,
+                                    const struct ig_precisions *precisions, const struct ig_range *ranges) {
+    const struct sweep s = begin(g, target, precisions, ranges);
+    enum ingot_dtype *sent = IG_NEW_ARRAY(g->job, enum ingot_dtype, g->values.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        const enum ingot_dtype asked = ig_precision_dtype(ig_precision_of(precisions, n->origin));
+        if (asked == INGOT_F32 || !gains(&s, n, asked)) continue;
+        for (ig_value v = n->out; v < n->out + n->n_out; v++) {
+            if (is_wide_float(&s, v) && !reason_of(&s, v)) sent[v] = asked;
+        }
+    }
+    return sent;
+}
+
+struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_target *target,
+                                        const struct ig_precisions *precisions, const struct ig_range *ranges) {
+    struct sweep s = begin(g, target, precisions, ranges);
     s.stored = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     s.storage = IG_NEW_ARRAY(g->job, struct ig_storage, g->values.count + 1);
     for (uint32_t r = 0; r < g->regions.count; r++) {
@@ -173,7 +195,6 @@ struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_targ
             s.stored[g->regions.at[r].outputs.at[i]] = true;
     }
     mark_ordered_results(&s);
-    find_demands(&s);
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         for (uint32_t o = 0; o < n->n_out; o++) {

@@ -28,6 +28,8 @@ static ig_value nothing_of(struct splitter *s, enum ingot_dtype dtype, const ig_
 static ig_value send(struct splitter *s, ig_value v) {
     struct ig_dims *dims = s->to->dims;
     const struct ig_type type = *ig_type_of(s->from, v);
+    const bool is_cast = s->plan->sent && s->plan->sent[v] != INGOT_DTYPE_NONE;
+    const enum ingot_dtype sent = is_cast ? s->plan->sent[v] : type.dtype;
     const int place = place_of(s, v), ranks = s->plan->ranks, rank = type.rank > 0 ? type.rank : 1;
     const ig_dim one = ig_dim_const(dims, 1), nothing = ig_dim_const(dims, 0);
     ig_dim *parts = IG_NEW_ARRAY(s->from->job, ig_dim, (size_t)ranks), shape[INGOT_MAX_RANK] = {one};
@@ -37,11 +39,12 @@ static ig_value send(struct splitter *s, ig_value v) {
     for (int r = 0; r < ranks; r++)
         parts[r] = r == place ? shape[0] : nothing;
     if (place == s->rank)
-        part = ig_build_reshape(s->to, s->own[v], shape, rank);
+        part = ig_build_reshape(s->to, is_cast ? ig_build_cast(s->to, s->own[v], sent) : s->own[v], shape, rank);
     else
-        part = nothing_of(s, type.dtype, shape, rank);
+        part = nothing_of(s, sent, shape, rank);
     ig_value all = ig_build_all_gather(s->to, part, s->collectives++, s->rank, 0, parts, ranks);
-    return ig_build_reshape(s->to, all, type.dim, type.rank);
+    all = ig_build_reshape(s->to, all, type.dim, type.rank);
+    return is_cast ? ig_build_cast(s->to, all, type.dtype) : all;
 }
 
 /* The value where `place` reads it; all ranks ask alike, so that they have the same collectives. IG_NO_VALUE: only others have it. */

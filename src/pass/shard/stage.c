@@ -15,7 +15,7 @@ enum { SMALL_CONSTANTS = 64 << 10 };
 
 struct staging {
     struct ig_graph *g;
-    const struct ig_range *ranges; /* NULL: no type will be narrow */
+    struct ig_shard_numbers numbers;
     const struct ig_shard_costs *costs;
     int ranks;
     double *cone;      /* by node: to compute its results from inputs, at most */
@@ -101,7 +101,7 @@ static void find_order(struct staging *s) {
 
 /* Shall stages not be sent the value? */
 static bool is_avoided(const struct staging *s, ig_value v) {
-    const struct ig_range *r = s->ranges ? &s->ranges[v] : NULL;
+    const struct ig_range *r = s->numbers.ranges ? &s->numbers.ranges[v] : NULL;
     return r && (r->large || r->statistic || r->quantized || r->rounded || r->small);
 }
 
@@ -190,10 +190,10 @@ static void describe(const struct staging *s, const uint32_t *ends, struct ig_sh
     }
 }
 
-void ig_shard_stages(struct ig_graph *g, int ranks, const struct ig_range *ranges, const struct ig_shard_costs *costs,
-                     struct ig_shard_result *out) {
-    struct staging s = {.g = g, .ranges = ranges, .costs = costs, .ranks = ranks};
-    *out = (struct ig_shard_result){.plan = {.ranks = ranks}};
+void ig_shard_stages(struct ig_graph *g, int ranks, struct ig_shard_numbers numbers,
+                     const struct ig_shard_costs *costs, struct ig_shard_result *out) {
+    struct staging s = {.g = g, .numbers = numbers, .costs = costs, .ranks = ranks};
+    *out = (struct ig_shard_result){.plan = {.ranks = ranks, .sent = numbers.sent}};
     s.cone = IG_NEW_ARRAY(g->job, double, g->nodes.count + 1);
     s.places = IG_NEW_ARRAY(g->job, int, g->nodes.count + 1);
     s.order = IG_NEW_ARRAY(g->job, ig_node_id, g->nodes.count + 1);

@@ -11,7 +11,8 @@
  * it computes it.
  *
  * A stage does not know how large the numbers can be that it is sent, and takes them for activations. Where types are narrow, cuts
- * avoid what they are not: squares, statistics, integers in floats.
+ * avoid what they are not: squares, statistics, integers in floats. What kernels of one rank would store in a narrow type for each
+ * other is sent in it: it is cast by the graphs themselves, since later each rank decides about types for itself.
  */
 #ifndef IG_PASS_SHARD_STAGE_H
 #define IG_PASS_SHARD_STAGE_H
@@ -19,9 +20,14 @@
 #include "pass/precision/precision.h"
 #include "pass/shard/search.h"
 
-/* Plans the graph, which has no dead nodes, in as many stages as ranks. Of fewer nodes, the last ones stay empty. `ranges`: of all
- * values, NULL where no type will be narrow. */
-void ig_shard_stages(struct ig_graph *graph, int ranks, const struct ig_range *ranges,
+/* What is known of values where types are narrow, by value; both NULL where they are not. */
+struct ig_shard_numbers {
+    const struct ig_range *ranges;
+    const enum ingot_dtype *sent; /* ig_precision_sent; kept by the plan */
+};
+
+/* Plans the graph, which has no dead nodes, in as many stages as ranks. Of fewer nodes, the last ones stay empty. */
+void ig_shard_stages(struct ig_graph *graph, int ranks, struct ig_shard_numbers numbers,
                      const struct ig_shard_costs *costs, struct ig_shard_result *out_result);
 
 /* For ig_shard_split: one rank's graph of such a plan. */
