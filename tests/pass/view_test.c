@@ -81,6 +81,14 @@ static const struct rewrite views[] = {
      "  %8 = reshape(%7) {dims=[batch,seq,20]}: f32[batch,seq,20]\n"
      OUT(8),
      "matmul f32[batch,seq,20]; add f32[batch,seq,20]", 0, 0},
+    /* rows that differ by an axis of size 1 alone stay in front of a product, whose result others of that shape are added to */
+    {"move-views",
+     "  %3 = reduce_sum(%0) {axes=[1]}: f32[batch,1,6,5]\n"
+     "  %4 = reshape(%3) {dims=[1,batch,30]}: f32[1,batch,30]\n"
+     DATA(5, "w", "[30,20]")
+     "  %6 = matmul(%4, %5) {acc=f32, packed=0, n=0, math=0}: f32[1,batch,20]\n"
+     OUT(6),
+     "reduce_sum f32[batch,1,6,5]; reshape f32[1,batch,30]; matmul f32[1,batch,20]", 0, 0},
     /* attention's keys: heads split, batches merged, transposed, split again */
     {"move-views",
      "  %3 = reshape(%1) {dims=[batch,seq,3,4]}: f32[batch,seq,3,4]\n"
