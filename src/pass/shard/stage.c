@@ -190,8 +190,8 @@ static void describe(const struct staging *s, const uint32_t *ends, struct ig_sh
     }
 }
 
-void ig_shard_stages(struct ig_graph *g, int ranks, struct ig_shard_numbers numbers,
-                     const struct ig_shard_costs *costs, struct ig_shard_result *out) {
+void ig_shard_stages(struct ig_graph *g, int ranks, struct ig_shard_numbers numbers, const struct ig_shard_costs *costs,
+                     struct ig_shard_result *out) {
     struct staging s = {.g = g, .numbers = numbers, .costs = costs, .ranks = ranks};
     *out = (struct ig_shard_result){.plan = {.ranks = ranks, .sent = numbers.sent}};
     s.cone = IG_NEW_ARRAY(g->job, double, g->nodes.count + 1);
