@@ -88,7 +88,10 @@ struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b) {
     if (!probe_depth(c, depth)) return none;
     ig_x n = probe(c, c->columns), p = depth[c->depth_rank - 1];
     ig_dim by_column, by_depth;
-    view.buffer = loaded_from(c, ig_contract_b(c, b, n, depth), &position);
+    ig_x value = ig_contract_b(c, b, n, depth);
+    const struct ig_x_node *cast = ig_x_look(c->k, value);
+    if (c->interleaves && cast->kind == IG_X_CAST) value = cast->args[0]; /* bytes are copied as they are */
+    view.buffer = loaded_from(c, value, &position);
     if (view.buffer < 0) return none;
     enum ingot_dtype dtype = c->k->buffers.at[view.buffer].dtype;
     if (c->interleaves ? dtype != ig_contract_in(c, 1)->dtype : !ig_contract_can_convert(c, dtype)) return none;
