@@ -260,6 +260,66 @@ static void rewrites(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* Zero points of a second operand, all that is known of whose number is a symbol: one for all columns, or one for each. */
+static void check_zeros(struct ig_job *job, void *argument) {
+    enum { ROWS = 3, DEPTH = 8, COLUMNS = 6 };
+    (void)argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    const struct ig_type first = sized_type(g, INGOT_U8, 2, (const int64_t[]){ROWS, DEPTH}),
+                         second = sized_type(g, INGOT_I8, 2, (const int64_t[]){DEPTH, COLUMNS});
+    struct ig_type zeros = {.dtype = INGOT_I8, .rank = 1, .dim = {ig_dim_symbol(g->dims, "C")}};
+    ig_value a = ig_build_input(g, "a", &first), b = ig_build_input(g, "b", &second),
+             z = ig_build_input(g, "z", &zeros);
+    ig_build_output(g, "y",
+                    apply(g, "MatMulInteger", (ig_value[]){a, b, ig_build_scalar_int(g, INGOT_U8, 9), z}, 4, NULL));
+    const struct ig_pass_options options = {.target = &cpu};
+    struct ig_graph *after = passes_named(g, "integers", &options);
+    for (ig_node_id id = 0; id < after->nodes.count; id++) {
+        const struct ig_node *n = &after->nodes.at[id];
+        if (n->op == IG_OP_matmul) assert_int_equal(ig_type_of(after, n->in[1])->dtype, INGOT_I8);
+    }
+    uint8_t x[ROWS * DEPTH];
+    int8_t w[DEPTH * COLUMNS];
+    static int8_t zero[COLUMNS] = {-128, 0, 3, 127, -5, 64};
+    for (int i = 0; i < ROWS * DEPTH; i++)
+        x[i] = (uint8_t)(i * 53);
+    for (int i = 0; i < DEPTH * COLUMNS; i++)
+        w[i] = (int8_t)(i * 71);
+    for (int64_t count = 1; count <= COLUMNS; count += COLUMNS - 1) {
+        const struct ingot_tensor in[] = {{.dtype = INGOT_U8, .rank = 2, .dims = {ROWS, DEPTH}, .data = x},
+                                          {.dtype = INGOT_I8, .rank = 2, .dims = {DEPTH, COLUMNS}, .data = w},
+                                          {.dtype = INGOT_I8, .rank = 1, .dims = {count}, .data = zero}};
+        struct ingot_tensor want, got;
+        ig_eval_graph(job, g, in, &want);
+        ig_eval_graph(job, after, in, &got);
+        assert_memory_equal(got.data, want.data, sizeof(int32_t) * ROWS * COLUMNS);
+        ig_eval_release(job, &want);
+        ig_eval_release(job, &got);
+    }
+}
+
+/* Bytes that only inputs have. */
+static void check_inputs(struct ig_job *job, void *argument) {
+    (void)argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    const struct ig_type first = sized_type(g, INGOT_I8, 2, (const int64_t[]){3, 8}),
+                         second = sized_type(g, INGOT_I8, 2, (const int64_t[]){8, 6});
+    ig_value in[] = {ig_build_input(g, "a", &first), ig_build_input(g, "b", &second)};
+    ig_build_output(g, "y", apply(g, "MatMulInteger", in, 2, NULL));
+    const struct ig_pass_options options = {.target = &gpu};
+    assert_string_equal(operators_of(passes_named(g, "integers", &options)), "matmul");
+}
+
+static void bytes_of_inputs(void **state) {
+    (void)state;
+    in_job(check_inputs, NULL);
+}
+
+static void zeros_of_unknown_number(void **state) {
+    (void)state;
+    in_job(check_zeros, NULL);
+}
+
 /* Between kernels there are bytes only, even if a later one adds them up dequantised. */
 static void check_bytes(struct ig_job *job, void *argument) {
     static const int64_t square[] = {4, 4, 3, 3};
@@ -310,7 +370,8 @@ static void networks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites), cmocka_unit_test(bytes_between_kernels),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites), cmocka_unit_test(zeros_of_unknown_number),
+                                       cmocka_unit_test(bytes_of_inputs), cmocka_unit_test(bytes_between_kernels),
                                        cmocka_unit_test(networks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

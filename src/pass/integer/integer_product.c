@@ -33,10 +33,6 @@ struct product {
     const char *why; /* it stays literal; NULL: it has no quantised operand */
 };
 
-static bool is_byte(enum ingot_dtype dtype) {
-    return dtype == INGOT_U8 || dtype == INGOT_I8;
-}
-
 static enum ingot_dtype dtype_of(const struct product *p, ig_value v) {
     return ig_type_of(p->g, v)->dtype;
 }
@@ -51,10 +47,13 @@ static bool match_integers(struct product *p, ig_value v, bool second, struct op
     if (ig_match_centered(g, v, &out->bytes, &out->zero)) return true;
     if (!ig_match_binary(g, v, IG_OP_sub, &x, &y) || !ig_match_centered(g, x, &out->bytes, &out->zero)) return false;
     const struct ig_type type = *ig_type_of(g, y), *own = ig_type_of(g, v);
-    bool single = ig_type_is_single(g->dims, &type);
-    bool by_column = second && !p->is_conv && type.rank == 1 && type.dim[0] == own->dim[own->rank - 1];
+    bool single = ig_type_is_single(g->dims, &type), by_column = second && !p->is_conv && type.rank == 1;
     if ((!single && !by_column) || ig_info(g, y)->is_const || out->zero != 0) return false;
-    out->zero_value = single ? ig_build_reshape(g, y, NULL, 0) : y;
+    /* Of an unknown size it is one for all columns or for each, which only the run knows. */
+    const ig_dim columns = own->dim[own->rank - 1];
+    out->zero_value = single                   ? ig_build_reshape(g, y, NULL, 0)
+                      : type.dim[0] == columns ? y
+                                               : ig_build_broadcast(g, y, &columns, 1);
     return ig_same_dims(ig_type_of(g, x), ig_type_of(g, v));
 }
 
@@ -104,7 +103,7 @@ static bool match_constant(struct product *p, ig_value v, struct operand *out) {
     ig_value x, y, wide;
     if (ig_match_centered(g, v, &out->bytes, &out->zero)) return true;
     if (!ig_match_binary(g, v, IG_OP_sub, &x, &y) || !ig_match_unary(g, x, IG_OP_cast, &wide)) return false;
-    if (!is_byte(dtype_of(p, wide)) || !ig_same_dims(ig_type_of(g, x), ig_type_of(g, v))) return false;
+    if (!ig_is_byte(dtype_of(p, wide)) || !ig_same_dims(ig_type_of(g, x), ig_type_of(g, v))) return false;
     out->bytes = wide;
     if (match_uniform(g, y, &out->zero)) return true;
     out->zero = 0;

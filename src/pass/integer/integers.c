@@ -33,10 +33,12 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
 
 /* Does any value have a byte? Else there is nothing to do. */
 static bool has_bytes(const struct ig_graph *g) {
+    for (uint32_t i = 0; i < g->inputs.count; i++) {
+        if (ig_is_byte(ig_type_of(g, g->inputs.at[i].value)->dtype)) return true;
+    }
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
-        enum ingot_dtype dtype = ig_type_of(g, n->out)->dtype;
-        if (dtype == INGOT_U8 || dtype == INGOT_I8 || n->op == IG_OP_round) return true;
+        if (ig_is_byte(ig_type_of(g, n->out)->dtype) || n->op == IG_OP_round) return true;
         for (int b = 0; b < 2; b++) {
             if (n->body[b] && has_bytes(n->body[b])) return true;
         }

@@ -6,10 +6,6 @@
 #include "pass/match.h"
 #include "pass/view/view.h"
 
-static bool is_byte(enum ingot_dtype dtype) {
-    return dtype == INGOT_U8 || dtype == INGOT_I8;
-}
-
 /* ---- Signed bytes stored as unsigned ---- */
 
 static ig_value flipped(struct ig_graph *g, ig_value u8) {
@@ -65,7 +61,7 @@ static bool match_zero(struct ig_graph *g, ig_value v, int64_t *out) {
 static bool match_wide(struct ig_graph *g, ig_value v, ig_value *out_bytes, int64_t *out_zero) {
     const struct ig_node *n = ig_def_op(g, v, IG_OP_cast);
     ig_value u8;
-    if (!n || !is_byte(ig_type_of(g, n->in[0])->dtype)) return false;
+    if (!n || !ig_is_byte(ig_type_of(g, n->in[0])->dtype)) return false;
     *out_bytes = n->in[0];
     *out_zero = 0;
     if (match_as_i8(g, *out_bytes, &u8)) {

@@ -10,6 +10,10 @@
 
 #include "pass/pass.h"
 
+static inline bool ig_is_byte(enum ingot_dtype dtype) {
+    return dtype == INGOT_U8 || dtype == INGOT_I8;
+}
+
 /* (bytes - zero) * scale */
 struct ig_quantized {
     ig_value bytes; /* u8 or i8 */
