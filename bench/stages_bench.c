@@ -5,7 +5,8 @@
  *     stages_bench ENGINE RUNS [NAME=SIZE]...
  *
  * is one of them, by INGOT_RANK, INGOT_RANKS and INGOT_RENDEZVOUS; without these, the only one. Each computes with one thread, or on
- * the GPU of its rank's number, where each run is enqueued behind another. Inputs are zeros in pinned memory; symbols without a size are 1. bench/stages starts several.
+ * the GPU of its rank's number, where each run is enqueued behind another. Inputs are zeros in pinned memory; symbols without a
+ * size are 1. bench/stages starts several.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,9 +43,9 @@ static void bind(struct ingot_engine *engine, struct ingot_context *context, cha
         for (int axis = 0; axis < info.rank; axis++)
             tensor.dims[axis] = info.dims[axis] >= 0 ? info.dims[axis] : size_of(info.symbols[axis], sizes, count);
         const size_t bytes = (size_t)ingot_tensor_elements(&tensor) * ingot_dtype_size(info.dtype);
-        tensor.memory = getenv("PROBE") ? atoi(getenv("PROBE")) : INGOT_PINNED;
+        tensor.memory = INGOT_PINNED;
         must(ingot_context_allocate(context, tensor.memory, bytes + 1, &tensor.data, &error));
-        if (tensor.memory != INGOT_CUDA) memset(tensor.data, 0, bytes);
+        memset(tensor.data, 0, bytes);
         must(ingot_context_set_input(context, i, &tensor, &error));
     }
 }

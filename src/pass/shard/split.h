@@ -16,8 +16,8 @@ struct ig_shard_plan {
     int ranks;
     const struct ig_division **divisions; /* by node of the graph; NULL: every rank computes it whole */
     const int *places; /* NULL, or of a pipeline, by node: the only rank that computes it, or IG_EVERY_RANK */
-    const enum ingot_dtype
-        *sent; /* NULL, or of a pipeline, by value: as which it is sent; INGOT_DTYPE_NONE: as it is */
+    /* NULL, or of a pipeline, by value: as which it is sent; INGOT_DTYPE_NONE: as it is */
+    const enum ingot_dtype *sent;
 };
 
 /* The graph of one rank. All ranks' graphs have the same collectives in the same order. */
