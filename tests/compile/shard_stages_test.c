@@ -112,7 +112,20 @@ static void check_narrow(struct ig_job *job, void *argument) {
     ig_sharding_verify(&s);
 }
 
+/* Where kernels would store it as it is in the model, it is sent so. */
+static void check_wide(struct ig_job *job, void *argument) {
+    static const struct ig_precisions where_it_gains = {.base = IG_PRECISION_FP16};
+    struct ig_sharding s;
+    divide(job, 2, &target, &where_it_gains, &s);
+    for (ig_node_id id = 0; id < s.graphs[0]->nodes.count; id++) {
+        const struct ig_node *n = &s.graphs[0]->nodes.at[id];
+        if (ig_gathers_from_one(s.graphs[0], n)) assert_int_equal(ig_type_of(s.graphs[0], n->out)->dtype, INGOT_F32);
+    }
+    assert_int_equal(s.collectives, 1);
+}
+
 static void test_narrow(void **state) {
+    in_job(check_wide, NULL);
     for (int is_gpu = 0; is_gpu < 2; is_gpu++)
         in_job(check_narrow, &(bool){is_gpu});
 }

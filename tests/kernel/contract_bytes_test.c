@@ -4,8 +4,10 @@
  */
 #include <math.h>
 
+#include "kernel/kernel.h"
 #include "pass/product/winograd.h"
 #include "support/check/kernel_cases.h"
+#include "support/check/passes.h"
 
 /* ---- Products ---- */
 
@@ -304,8 +306,49 @@ static void test_quantised(void **state) {
     check_all();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions),
-                                       cmocka_unit_test(test_transformed), cmocka_unit_test(test_quantised)};
+/* ---- How the second activation is copied ---- */
+
+static bool has_micro(const struct ig_kernel *kernel, enum ig_micro_kind kind) {
+    for (uint32_t i = 0; i < kernel->micros.count; i++)
+        if (kernel->micros.at[i].kind == kind) return true;
+    return false;
+}
+
+/* By micro-kernels, as it lies and transposed, and not element by element. */
+static void check_copies(struct ig_job *job, void *argument) {
+    static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    static const enum ig_micro_kind kinds[] = {IG_MICRO_INTERLEAVE, IG_MICRO_PACK};
+    const struct typed t = {INGOT_U8, INGOT_I8, &activations[0]};
+    const struct ig_pass_options options = {.target = &target};
+    (void)argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    build_activations(g, &t);
+    g = passes_named(g, "pack fuse partition", &options);
+    int found[2] = {0, 0};
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        if (g->regions.at[r].family != IG_FAMILY_CONTRACT) continue;
+        const struct ig_kernel *kernel = ig_kernel_make(g, &g->regions.at[r], &target);
+        for (int i = 0; i < 2; i++)
+            found[i] += has_micro(kernel, kinds[i]);
+    }
+    assert_int_equal(found[0], 1);
+    assert_int_equal(found[1], 1);
+}
+
+static void test_copies(void **state) {
+    (void)state;
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, check_copies, NULL, &error);
+    ig_job_deinit(&job);
+    if (status != INGOT_OK) fail_msg("%s", error.message);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copies), cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_convolutions), cmocka_unit_test(test_transformed),
+                                       cmocka_unit_test(test_quantised)};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
