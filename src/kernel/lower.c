@@ -9,6 +9,7 @@
 
 #include "base/map.h"
 #include "ir/build.h"
+#include "ir/place.h"
 #include "kernel/affine.h"
 
 /* ---- Setting up -------------------------------------------------------------------------------------------------- */
@@ -383,6 +384,13 @@ static ig_x lower_iota(struct ig_lower *l, const struct ig_node *n, const ig_x *
     return index[ig_attr_int(l->graph, n, IG_ATTR_axis)];
 }
 
+/* One that is no input of the kernel, because its elements follow from their place. */
+static ig_x lower_constant(struct ig_lower *l, const struct ig_node *n, const ig_x *index) {
+    int axis = ig_counted_axis(l->graph, n->out);
+    IG_ASSERT(l->loops->job, axis >= 0);
+    return ig_x_cast(l->loops, index[axis], ig_type_of(l->graph, n->out)->dtype, false);
+}
+
 static ig_x lower_map(struct ig_lower *l, const struct ig_node *n, const ig_x *index) {
     const struct ig_type type = *ig_type_of(l->graph, n->out);
     ig_x a = lower_broadcasting(l, &type, n->in[0], index);
@@ -394,6 +402,7 @@ static const lower_fn lowerings[IG_OP_COUNT] = {
     [IG_OP_broadcast] = lower_broadcast,
     [IG_OP_cast] = lower_cast,
     [IG_OP_concat] = lower_concat,
+    [IG_OP_constant] = lower_constant,
     [IG_OP_gather] = lower_gather,
     [IG_OP_gather_elements] = lower_gather_elements,
     [IG_OP_gather_nd] = lower_gather_nd,

@@ -30,12 +30,13 @@ struct attention {
     int64_t batch, heads, shared, queries, keys, depth, columns; /* shared: heads that share keys; negative: symbols */
     enum mask mask;
     bool repaired, joint, biased;
+    bool listed;   /* keys and values are gathered by a constant, which counts them */
     bool merged;   /* the scores of all heads of all batches are one axis of matrices; the results' are two */
     bool guarded;  /* rows that are all -infinity give zeros */
     int64_t shift; /* by which pictures are rolled before windows are cut out */
     int64_t side;  /* of the windows of a picture that are attended to apart, with biases; 0: none, see windows_of */
 };
-enum { ACROSS = 3, WINDOWS = 2 * ACROSS };
+enum { ACROSS = 3, WINDOWS = 2 * ACROSS, LONGEST_LIST = 64 };
 
 /* ---- Building ---------------------------------------------------------------------------------------------------------- */
 
@@ -129,6 +130,15 @@ static ig_value biased_by_place(struct ig_graph *g, const struct attention *a, i
     return ig_map2(g, IG_OP_add, ig_build_reshape(g, s, apart, 5), x);
 }
 
+/* All rows of [batch, length, depth], gathered by a constant that counts them. */
+static ig_value rows_by_list(struct ig_graph *g, const struct attention *a, ig_value x) {
+    int64_t list[LONGEST_LIST];
+    IG_ASSERT(g->job, a->keys <= LONGEST_LIST);
+    for (int64_t i = 0; i < a->keys; i++)
+        list[i] = i;
+    return ig_build_gather(g, x, ig_build_i64s(g, list, (int)a->keys), 1);
+}
+
 /* The product of [batch, heads, m, n] and [batch, heads, n, p], computed as one of [batch * heads, m, n] and so on. */
 static ig_value matmul_of_merged(struct ig_graph *g, ig_value x, ig_value y) {
     const struct ig_type a = *ig_type_of(g, x), b = *ig_type_of(g, y);
@@ -162,6 +172,10 @@ static void build(struct ig_graph *g, const void *argument) {
         q = input(g, "q", a->dtype, 3, sizes[0]);
         k = input(g, "k", a->dtype, 3, sizes[1]);
         v = input(g, "v", a->dtype, 3, sizes[2]);
+    }
+    if (a->listed) {
+        k = rows_by_list(g, a, k);
+        v = rows_by_list(g, a, v);
     }
     if (!a->side) {
         q = heads_of(g, q, h, a->depth);
@@ -305,6 +319,7 @@ static const struct attention cases[] = {
     {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .repaired = true},
     {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .guarded = true},
     {INGOT_F32, 1, 2, 1, 40, 40, 64, 64, CHOSEN, .guarded = true, .joint = true},
+    {INGOT_F32, 2, 2, 1, 20, 37, 32, 32, NO_MASK, .listed = true},
     {INGOT_F32, -1, 4, 2, -2, -4, 64, 64, CAPPED, .joint = false},
     {INGOT_F32, 1, 1, 1, 17, 500, 128, 128, ADDED, .joint = false},
     {INGOT_F32, 1, 1, 1, 300, 300, 16, 16, CAUSAL, .joint = true},
@@ -313,7 +328,7 @@ static const struct attention cases[] = {
     {INGOT_F32, 1, 1, 1, 1, 600, 32, 32, CHOSEN, .guarded = true},
     {INGOT_F32, 1, 1, 1, 9, 1030, 64, 64, CAPPED, .joint = false},
 };
-enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 9 };
+enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 10 };
 
 /* The cases in a type; if poisoned, only the first of them, with NaN and infinities in queries, keys, values and
  * masks. */

@@ -109,6 +109,12 @@ static const struct rewrite movements[] = {
      "  %3 = constant() {data=[1,3,5]}: i64[3]\n  %4 = gather(%0, %3) {axis=2}: f32[batch,4,3,5]\n" OUT(4),
      "slice f32[batch,4,3,5]", 0, POISON},
     {"canonicalize",
+     "  %3 = constant() {data=[0,1,2,3,4,5]}: i64[1,6]\n  %4 = gather(%0, %3) {axis=2}: f32[batch,4,1,6,5]\n" OUT(4),
+     "reshape f32[batch,4,1,6,5]", 0, POISON},
+    {"canonicalize",
+     "  %3 = constant() {data=[0,1,1,2]}: i64[2,2]\n  %4 = gather(%0, %3) {axis=2}: f32[batch,4,2,2,5]\n" OUT(4),
+     "gather f32[batch,4,2,2,5]", 0, POISON},
+    {"canonicalize",
      "  %3 = constant() {data=[1,0]}: i64[2]\n  %4 = gather(%0, %3) {axis=2}: f32[batch,4,2,5]\n" OUT(4),
      "gather f32[batch,4,2,5]", 0, POISON},
     /* the number of rows is unknown: the index might be out of range */

@@ -2,7 +2,6 @@
  * schedules. */
 #include <string.h>
 
-#include "ir/place.h"
 #include "kernel/family/attend.h"
 
 static ig_x num(struct ig_attention *a, int64_t i) {
@@ -81,9 +80,6 @@ ig_x ig_attention_value(struct ig_attention *a, const ig_x *head, ig_x key, ig_x
 
 static ig_x at_hand(void *user, ig_value v, const ig_x *index) {
     struct ig_attention *a = user;
-    int axis;
-    if (ig_def_op(a->graph, v, IG_OP_constant) && (axis = ig_counted_axis(a->graph, v)) >= 0)
-        return ig_x_cast(a->k, index[axis], ig_type_of(a->graph, v)->dtype, false);
     if (v != a->at_hand) return IG_NO_X;
     const struct ig_type *type = ig_type_of(a->graph, v);
     for (int i = 0; i < type->rank; i++) {

@@ -194,9 +194,9 @@ ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, co
     struct ig_graph *g = rw->out;
     int64_t index[CAPACITY];
     int count, axis = (int)ig_attr_int(rw->in, n, IG_ATTR_axis), index_rank = ig_type_of(g, in[1])->rank;
-    struct ig_type type = *ig_type_of(g, in[0]);
+    const struct ig_type type = *ig_type_of(g, in[0]);
     if (ig_dim_is(g->dims, type.dim[axis], 1)) return gather_only_one(rw, n, in, axis);
-    if (index_rank > 1 || !ig_const_ints(g, in[1], index, CAPACITY, &count) || count == 0) return IG_NO_VALUE;
+    if (!ig_const_ints(g, in[1], index, CAPACITY, &count) || count == 0) return IG_NO_VALUE;
     int64_t size;
     bool known = ig_dim_is_const(g->dims, type.dim[axis], &size);
     for (int i = 0; i < count; i++) {
@@ -211,7 +211,8 @@ ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, co
     if (!within(g->dims, type.dim[axis], index[0], step, count)) return IG_NO_VALUE;
     ig_value v =
         ig_build_slice_axis(g, in[0], axis, ig_dim_const(g->dims, index[0]), ig_dim_const(g->dims, count), step);
-    return index_rank == 0 ? ig_build_squeeze(g, v, &axis, 1) : v;
+    const struct ig_type *result = ig_type_of(rw->in, n->out);
+    return index_rank == 1 ? v : ig_view_reshape(g, v, result->dim, result->rank);
 }
 
 /* A gather_nd whose indices count along axes of the result, as exporters write masks, only inserts axes: a reshape and
