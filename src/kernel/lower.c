@@ -399,18 +399,10 @@ static ig_x lower_map(struct ig_lower *l, const struct ig_node *n, const ig_x *i
 }
 
 static const lower_fn lowerings[IG_OP_COUNT] = {
-    [IG_OP_broadcast] = lower_broadcast,
-    [IG_OP_cast] = lower_cast,
-    [IG_OP_concat] = lower_concat,
-    [IG_OP_constant] = lower_constant,
-    [IG_OP_gather] = lower_gather,
-    [IG_OP_gather_elements] = lower_gather_elements,
-    [IG_OP_gather_nd] = lower_gather_nd,
-    [IG_OP_iota] = lower_iota,
-    [IG_OP_pad] = lower_pad,
-    [IG_OP_reshape] = lower_reshape,
-    [IG_OP_slice] = lower_slice,
-    [IG_OP_transpose] = lower_transpose,
+    [IG_OP_broadcast] = lower_broadcast, [IG_OP_cast] = lower_cast,     [IG_OP_concat] = lower_concat,
+    [IG_OP_constant] = lower_constant,   [IG_OP_gather] = lower_gather, [IG_OP_gather_elements] = lower_gather_elements,
+    [IG_OP_gather_nd] = lower_gather_nd, [IG_OP_iota] = lower_iota,     [IG_OP_pad] = lower_pad,
+    [IG_OP_reshape] = lower_reshape,     [IG_OP_slice] = lower_slice,   [IG_OP_transpose] = lower_transpose,
     [IG_OP_where] = lower_where,
 };
 

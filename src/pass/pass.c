@@ -28,6 +28,8 @@ const struct ig_pass ig_passes[] = {
     {"move-views", "move transposes and reshapes until they cancel", 1, false, ig_pass_move_views},
     {"fold-batch-norm", "fold constant scales and shifts into weights", 2, false, ig_pass_fold_batch_norm},
     {"split-phases", "compute transposed convolutions without the zeros", 1, false, ig_pass_split_phases},
+    {"gathered-weights", "multiply by all of a list of weights where many rows choose among them", 2, false,
+     ig_pass_gathered_weights},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
     {"join-transposes", "transpose before reshapes that keep axes together", 1, false, ig_pass_join_transposes},

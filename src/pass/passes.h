@@ -24,6 +24,7 @@ struct ig_graph *ig_pass_use_reciprocals(struct ig_graph *in, const struct ig_pa
 struct ig_graph *ig_pass_merge_matmul(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_join_transposes(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_gathered_weights(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_group_heads(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_weights_first(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_attend(struct ig_graph *in, const struct ig_pass_options *options);

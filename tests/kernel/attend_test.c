@@ -248,7 +248,7 @@ static void test_recognition(void **state) {
     expect((struct division){&b, .cuda = true}, 1, 1);
     b.depth = 20; /* not a multiple of 16 bytes */
     expect((struct division){&b, .cuda = true}, 3, 0);
-    b.depth = 160;
+    b.depth = 264;
     expect((struct division){&b, .cuda = true}, 3, 0);
     struct attention c = {INGOT_F16, -1, 3, 1, 49, 49, 32, 32, EACH, .side = 7, .joint = true};
     expect((struct division){&c, .cuda = true}, 2, 1); /* the mask is made once for all heads */
@@ -264,6 +264,8 @@ static const struct attention compiled[] = {
     {INGOT_F32, 1, 2, 1, -2, -2, 80, 80, CHOSEN, .joint = true},
     {INGOT_F32, 2, 2, 1, 197, 197, 128, 128, NO_MASK, .joint = true},
     {INGOT_F16, -1, 3, 1, 49, 49, 32, 32, NO_MASK, .side = 7, .joint = true},
+    {INGOT_F16, 1, 8, 1, 300, 300, 256, 256, ADDED_CAUSAL, .joint = true},
+    {INGOT_BF16, -1, 4, 2, -2, -3, 192, 72, CHOSEN, .joint = false},
 };
 enum { N_COMPILED = sizeof compiled / sizeof *compiled };
 
@@ -320,6 +322,7 @@ static const struct attention cases[] = {
     {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .guarded = true},
     {INGOT_F32, 1, 2, 1, 40, 40, 64, 64, CHOSEN, .guarded = true, .joint = true},
     {INGOT_F32, 2, 2, 1, 20, 37, 32, 32, NO_MASK, .listed = true},
+    {INGOT_F32, 1, 2, 1, 40, 70, 256, 256, CHOSEN, .joint = false},
     {INGOT_F32, -1, 4, 2, -2, -4, 64, 64, CAPPED, .joint = false},
     {INGOT_F32, 1, 1, 1, 17, 500, 128, 128, ADDED, .joint = false},
     {INGOT_F32, 1, 1, 1, 300, 300, 16, 16, CAUSAL, .joint = true},
@@ -327,8 +330,11 @@ static const struct attention cases[] = {
     {INGOT_F32, 1, 2, 1, 5, 0, 32, 32, NO_MASK, .joint = false},
     {INGOT_F32, 1, 1, 1, 1, 600, 32, 32, CHOSEN, .guarded = true},
     {INGOT_F32, 1, 1, 1, 9, 1030, 64, 64, CAPPED, .joint = false},
+    {INGOT_F32, 1, 1, 1, 130, 65, 32, 160, EACH, .joint = false},
+    {INGOT_F32, 1, 1, 1, 70, 200, 80, 72, CAUSAL, .joint = false},
+    {INGOT_F32, 1, 2, 1, 2, 300, 256, 256, NO_MASK, .joint = false},
 };
-enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 10 };
+enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 11 };
 
 /* The cases in a type; if poisoned, only the first of them, with NaN and infinities in queries, keys, values and
  * masks. */
@@ -393,6 +399,8 @@ static void test_choices(void **state) {
         {INGOT_F16, -1, 2, 1, -2, -4, 64, 64, ADDED, .joint = false},
         {INGOT_BF16, 1, 2, 1, 66, 130, 64, 64, CAPPED, .joint = false},
         {INGOT_F16, 1, 2, 1, 40, 0, 64, 64, NO_MASK, .joint = false},
+        {INGOT_F16, 1, 1, 1, 150, 75, 192, 136, ADDED, .joint = false},
+        {INGOT_BF16, 1, 1, 1, 66, 260, 24, 96, NO_MASK, .joint = false},
     };
     enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 13 };
     struct graph_case all[SHAPES * CHOICES];

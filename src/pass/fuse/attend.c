@@ -13,7 +13,7 @@
 
 #include "pass/passes.h"
 
-enum { MOST_DEPTH = 128 }; /* elements per head */
+enum { MOST_DEPTH = 256 }; /* elements per head */
 
 struct attends {
     struct ig_graph *g;

@@ -52,6 +52,8 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
         a->warps_m, a->warps_n, a->keys, a->stages, a->whole ? a->stages : a->stages - 1, a->whole, a->split);
     ig_text_printf(text, "enum { DEPTH = %d, COLUMNS = %d, DEPTH_BYTES = %d, COLUMN_BYTES = %d, TILE_ROW = %d };\n",
                    a->depth, a->columns, a->depth_bytes, a->column_bytes, ig_cuda_attend_tile_row(a));
+    ig_text_printf(text, "enum { LINE = %d, LINE_V = %d }; // bytes in shared memory\n",
+                   ig_cuda_attend_line(a, a->depth), ig_cuda_attend_line(a, a->columns));
     ig_text_printf(text, "enum { TURNS = %d, GUARDED = %d, REPAIRED = %d };\n", a->turns, a->guarded, a->repaired);
     ig_text_printf(text, "enum { TABLES_AT = %d, TABLE_Q = %d, TABLE_K = %d, TABLE_V = %d };\n",
                    ig_cuda_attend_tables_at(a), a->table[IG_CUDA_ATTEND_QUERIES], a->table[IG_CUDA_ATTEND_KEYS],

@@ -17,8 +17,7 @@ constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = DIRECT ? 8
 constexpr bool CORES = MATH == FMA;
 constexpr int L = CORES ? 8 : 4, R = CORES ? 4 : DIRECT ? 1 : 2, C = CORES ? 1 : 2, CV = CORES ? 4 : 2;
 constexpr int BLOCKS = KEYS / (L * C), BLOCKS_V = COLUMNS / (L * CV);
-// Bytes per line, and offsets in shared memory.
-constexpr int LINE = DEPTH * ELEMENT, LINE_V = COLUMNS * ELEMENT;
+// Offsets in shared memory.
 constexpr int KEYS_AT = ROWS * LINE, VALUES_AT = STEP * LINE, STAGE = STEP * (LINE + LINE_V);
 constexpr int WEIGHT_ROW = KEYS + 4, WEIGHTS_AT = KEYS_AT + STAGES * STAGE;
 

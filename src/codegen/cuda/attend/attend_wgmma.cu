@@ -20,7 +20,7 @@ __device__ __forceinline__ void score(float *scores, int queries_at, int keys_at
     const unsigned queries = shared_address(queries_at + threadIdx.x / 128 * 64 * line), keys = shared_address(keys_at);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int byte = 0; byte < LINE; byte += 32)
+    for (int byte = 0; byte < DEPTH * 2; byte += 32)
         multiply_keys(scores, describe(queries + byte / line * (ROWS * line) + byte % line, 16, line),
                       describe(keys + byte / line * (STEP * line) + byte % line, 16, line), byte > 0);
     finish_products();

@@ -40,11 +40,17 @@ static int result_bytes(const struct ig_cuda_attend *a) {
     return parts * ig_cuda_attend_rows(a) * (ig_cuda_attend_tile_row(a) + 2) * 4;
 }
 
+int ig_cuda_attend_line(const struct ig_cuda_attend *a, int elements) {
+    int bytes = elements * ig_cuda_attend_element(a);
+    if (!a->warpgroups) return bytes;
+    return bytes <= 64 ? 64 : (bytes + 127) / 128 * 128;
+}
+
 /* Queries, and stages of keys and values. */
 static int operand_bytes(const struct ig_cuda_attend *a) {
     if (a->direct) return 0;
-    int stage = a->warps_n * a->keys * (a->depth + a->columns);
-    return (ig_cuda_attend_rows(a) * a->depth + a->stages * stage) * ig_cuda_attend_element(a);
+    int line = ig_cuda_attend_line(a, a->depth), step = a->warps_n * a->keys;
+    return ig_cuda_attend_rows(a) * line + a->stages * step * (line + ig_cuda_attend_line(a, a->columns));
 }
 
 int ig_cuda_attend_results_at(const struct ig_cuda_attend *a) {

@@ -51,6 +51,8 @@ int ig_cuda_attend_rows(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_threads(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_parts(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_element(const struct ig_cuda_attend *attend);
+/* The bytes of so many elements of a query, key or value in shared memory: warpgroups read lines of 64 bytes, or panels of 128. */
+int ig_cuda_attend_line(const struct ig_cuda_attend *attend, int elements);
 /* From one row of the results to the next, in elements. */
 int ig_cuda_attend_tile_row(const struct ig_cuda_attend *attend);
 /* Where the results begin in dynamic shared memory. */

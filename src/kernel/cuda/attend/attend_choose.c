@@ -4,8 +4,10 @@
 #include "kernel/cuda/attend/attend.h"
 
 enum {
-    WHOLE = 80 << 10, /* bytes of shared memory up to which all keys are loaded at once */
-    ONE_STEP = 224    /* keys up to which a warpgroup has all scores of a query in registers */
+    MOST_DEPTH = 256,  /* elements of a query, key or value */
+    MOST_SHARED = 320, /* elements of a query and a value, up to which two warpgroups share steps of 64 keys */
+    WHOLE = 80 << 10,  /* bytes of shared memory up to which all keys are loaded at once */
+    ONE_STEP = 224     /* keys up to which a warpgroup has all scores of a query in registers */
 };
 
 /* ---- Does it apply? ---------------------------------------------------------------------------------------------- */
@@ -26,7 +28,8 @@ static bool choose_depth(struct ig_cuda_attention *s) {
     int64_t depth, columns, piece = 16 / s->element, whole = s->t->math == IG_CUDA_FMA ? 32 : 16;
     if (!ig_dim_is_const(s->k->dims, s->a->depth, &depth) || !ig_dim_is_const(s->k->dims, s->a->columns, &columns))
         return false;
-    if (depth < 1 || columns < 1 || depth > 128 || columns > 128 || depth % piece || columns % piece) return false;
+    if (depth < 1 || columns < 1 || depth > MOST_DEPTH || columns > MOST_DEPTH || depth % piece || columns % piece)
+        return false;
     s->t->depth = (int)((depth + 15) / 16 * 16);
     s->t->columns = (int)((columns + whole - 1) / whole * whole);
     s->t->depth_bytes = (int)depth * s->element;
@@ -61,12 +64,13 @@ static const struct shape {
               {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4}, {4, 1, 64, true, 1, 4},  {1, 8, 16, false, 1, 0},
               {1, 8, 16, false, 2, 0}, {1, 8, 16, false, 4, 0}, {1, 8, 16, false, 8, 0}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-/* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones; those that split
- * the keys; heads in turn, without warpgroups and with; direct ones, the first for one block. */
+/* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones, and two that share
+ * these; those that split the keys; heads in turn, without warpgroups and with; direct ones, the first for one block. */
 enum {
     LARGEST = 2,
     GROUP = 3,
     SHORT_GROUP = 7,
+    PAIR = 9,
     SPLIT = 4,
     SPLITS = 3,
     TURNS = 13,
@@ -75,11 +79,13 @@ enum {
     DIRECTS = 4
 };
 
-/* Warpgroup instructions read lines of 64 bytes, or panels of 128. */
 static bool can_group(const struct ig_cuda_attention *s) {
-    const struct ig_cuda_attend *t = s->t;
-    bool lines = (t->depth == 32 || t->depth % 64 == 0) && (t->columns == 32 || t->columns % 64 == 0);
-    return lines && s->element == 2 && ig_target_has_warpgroups(s->a->target);
+    return s->element == 2 && ig_target_has_warpgroups(s->a->target);
+}
+
+/* Heads that fill registers and shared memory: only short steps of keys have room beside them. */
+static bool is_vast(const struct ig_cuda_attention *s) {
+    return s->t->depth > 128 || s->t->columns > 128;
 }
 
 /* Blocks share keys within a cluster. */
@@ -87,9 +93,15 @@ static bool can_split(const struct ig_cuda_attention *s) {
     return s->a->target->sm >= 90;
 }
 
+static bool is_padded(const struct ig_cuda_attention *s) {
+    struct ig_cuda_attend t = *s->t;
+    t.warpgroups = true;
+    return ig_cuda_attend_line(&t, t.depth) > t.depth_bytes;
+}
+
 /* On tensor cores, with 16-bit elements, from lines at constant distances. */
 static bool can_be_direct(struct ig_cuda_attention *s) {
-    if (s->element != 2) return false;
+    if (s->element != 2 || is_vast(s)) return false;
     for (int i = 0; i < s->a->score_type.rank - 2; i++)
         s->head[i] = ig_x_free_var(s->k, s->a->score_type.dim[i]);
     bool found = ig_cuda_attention_find_sources(s), listed = s->t->table_lines > 0;
@@ -100,6 +112,8 @@ static bool can_be_direct(struct ig_cuda_attention *s) {
 /* The problem as the choice sees it, and the shape that was chosen. */
 struct problem {
     bool groups, wide, splits, turns; /* can use warpgroups; has wide heads; can split the keys; can turn */
+    bool vast;                        /* see is_vast; they are wide, too */
+    bool padded;                      /* for warpgroups, queries and keys are longer in shared memory than in memory */
     bool direct;                      /* keys and values can go straight to registers */
     bool reads;                       /* something for each score */
     bool known, at_once;              /* the number of keys; then steps divide it, and all keys may be loaded at once */
@@ -117,9 +131,15 @@ static double work(const struct problem *p, int shape, int64_t heads, int64_t qu
     return blocks > 2 * IG_CUDA_PROCESSORS && !p->at_once ? 0.9 * all : 1.1 * all;
 }
 
+/* Two warpgroups share keys whose lines are longer than what is read, as copying them takes long, unless that leaves more
+ * queries of the last tile empty. Of values that does not pay. */
+static bool pairs(const struct problem *p, int64_t queries) {
+    return p->padded && p->width <= MOST_SHARED && (queries + 63) / 64 % 2 == 0;
+}
+
 /* Beside the results of a wide head, the registers of a warpgroup hold the scores of short steps only. */
 static int best_group(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
-    if (p->wide) return SHORT_GROUP;
+    if (p->wide) return pairs(p, queries) ? PAIR : SHORT_GROUP;
     double of_short = work(p, SHORT_GROUP, heads, queries, keys);
     return of_short < work(p, GROUP, heads, queries, keys) ? SHORT_GROUP : GROUP;
 }
@@ -205,6 +225,7 @@ static void take_all_keys(struct ig_cuda_attention *s) {
 }
 
 static bool can_be(const struct ig_cuda_attention *s, const struct problem *p, const struct shape *shape) {
+    if (p->vast && shape->keys > 64) return false;
     return (!shape->warpgroups || p->groups) && (shape->split == 1 || p->splits) && (!shape->turns || p->turns) &&
            (shape < shapes + DIRECT || p->direct);
 }
@@ -226,8 +247,8 @@ static double latency(const struct shape *shape, int64_t heads, int64_t queries,
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
     int best = best_shape(p, sizes[0], sizes[1], sizes[2]);
-    bool group = p->shape == SHORT_GROUP || (p->shape == GROUP && !p->wide);
-    bool close = p->shape == best || (group && (best == GROUP || best == SHORT_GROUP));
+    bool group = p->shape == SHORT_GROUP || p->shape == PAIR || (p->shape == GROUP && !p->wide);
+    bool close = p->shape == best || (group && (best == GROUP || best == SHORT_GROUP || best == PAIR));
     double heads = (double)sizes[0], queries = (double)sizes[1], keys = (double)sizes[2], width = (double)p->width;
     double all = group ? work(p, p->shape, sizes[0], sizes[1], sizes[2]) : keys;
     bool turns = shapes[p->shape].turns > 0;
@@ -249,9 +270,11 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
     bool known = ig_dim_is_const(s->k->dims, a->keys, &keys);
     s->reads = ig_cuda_attention_change_reads(s);
     *p = (struct problem){.groups = can_group(s),
-                          .wide = s->t->columns > 64,
+                          .wide = s->t->columns > 64 || is_vast(s),
                           .splits = can_split(s),
-                          .turns = ig_cuda_attention_can_turn(s),
+                          .turns = !is_vast(s) && ig_cuda_attention_can_turn(s),
+                          .vast = is_vast(s),
+                          .padded = is_padded(s),
                           .direct = can_be_direct(s),
                           .reads = s->reads == IG_ATTENTION_READS_EACH,
                           .known = known,
@@ -274,6 +297,13 @@ static int shape_of_choice(struct ig_cuda_attention *s, int choice) {
     return choice == 0 ? best : -1;
 }
 
+/* Keys per step of a warp: those of long heads fill the shared memory, and results the registers. */
+static int fitting_keys(const struct ig_cuda_attention *s, int keys) {
+    int width = s->t->depth + s->t->columns;
+    if (s->element == 4) return width > 160 ? 16 : keys;
+    return width > MOST_SHARED && keys > 32 ? 32 : keys;
+}
+
 static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     int which = shape_of_choice(s, choice);
     if (which < 0) return false;
@@ -281,7 +311,7 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     s->t->warpgroups = shapes[which].warpgroups;
     s->t->warps_m = shapes[which].m;
     s->t->warps_n = shapes[which].n;
-    s->t->keys = shapes[which].keys;
+    s->t->keys = fitting_keys(s, shapes[which].keys);
     s->t->stages = 2;
     s->t->turns = shapes[which].turns;
     s->t->direct = which >= DIRECT;
@@ -292,10 +322,10 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
         take_all_keys(s);
     else if (s->t->warpgroups)
         divide_keys(s, s->t->keys);
-    /* Long heads: keys fill the shared memory, and results the registers. */
-    if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
     while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_n > 1 && !s->t->direct)
         s->t->warps_n /= 2;
+    while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_m > 1 && !s->t->warpgroups)
+        s->t->warps_m /= 2;
     s->threads = ig_cuda_attend_threads(s->t);
     s->rows = ig_cuda_attend_rows(s->t);
     s->step = s->t->keys * s->t->warps_n;
