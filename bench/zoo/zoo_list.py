@@ -249,14 +249,21 @@ VIDEO = "r3d_18:112 r2plus1d_18:112 s3d:224 mvit_v2_s:224 swin3d_t:224"
 
 TIMM = {
     "cnn": "ghostnet_100 repvgg_b0 cspdarknet53 hrnet_w18 res2net50_26w_4s resnest50d dm_nfnet_f0 xception41 mixnet_s "
-           "convmixer_768_32 inception_next_tiny dpn68 mambaout_tiny starnet_s1",
+           "convmixer_768_32 inception_next_tiny dpn68 mambaout_tiny starnet_s1 mobileone_s1 repvit_m1 mobilenetv4_conv_small "
+           "hgnetv2_b0 ese_vovnet19b_dw dla34 rexnet_100 skresnet18 gcresnext26ts tresnet_m lcnet_050 fbnetv3_b regnetz_c16 "
+           "resnetv2_50 inception_resnet_v2 pnasnet5large convnextv2_atto fasternet_t0 rdnet_tiny tf_efficientnetv2_b0 "
+           "resnetblur50 seresnext26d_32x4d",
     "mixer": "mixer_b16_224 resmlp_12_224 gmlp_s16_224",
     "pooling": "poolformer_s12",
     "hybrid": "coatnet_0_rw_224 efficientformer_l1 mobilevit_s levit_128 fastvit_t8 botnet26t_256 halonet50ts "
-              "lambda_resnet26t efficientvit_b1 caformer_s18",
-    "windows": "twins_svt_small davit_tiny gcvit_tiny hiera_tiny_224 focalnet_tiny_srf",
+              "lambda_resnet26t efficientvit_b1 caformer_s18 edgenext_small tiny_vit_5m_224 nextvit_small efficientvit_m0 "
+              "maxxvit_rmlp_nano_rw_256 mobilevitv2_100 visformer_tiny coat_tiny pit_ti_224 swiftformer_xs shvit_s1 "
+              "mobilenetv4_hybrid_medium bat_resnext26ts haloregnetz_b",
+    "windows": "twins_svt_small davit_tiny gcvit_tiny hiera_tiny_224 focalnet_tiny_srf mvitv2_tiny nest_tiny "
+               "swinv2_cr_tiny_224",
     "transformer": "cait_xxs24_224 xcit_tiny_12_p16_224 volo_d1_224 pvt_v2_b1 crossvit_small_240 convit_tiny "
-                   "beit_base_patch16_224 eva02_tiny_patch14_224 tnt_s_patch16_224",
+                   "beit_base_patch16_224 eva02_tiny_patch14_224 tnt_s_patch16_224 vitamin_small_224 "
+                   "deit3_small_patch16_224 vit_relpos_small_patch16_224 vit_small_patch14_reg4_dinov2",
     "recurrence": "sequencer2d_s",
 }
 
@@ -322,6 +329,67 @@ TRANSFORMERS = {
     "encodec": ("audio", "EncodecModel", "audio_values", {"input_values": floats(1, 24000)}, {}, {}),
     "patchtst": ("series", "PatchTSTForPrediction", "prediction_outputs", {"past_values": floats(512, 7)},
                  dict(num_input_channels=7, context_length=512, prediction_length=96, patch_length=16, patch_stride=8), {}),
+    "funnel": ("encoder", "FunnelModel", "last_hidden_state", TOKENS, dict(block_sizes=[2, 2, 2]), {}),
+    "roformer": ("encoder", "RoFormerModel", "last_hidden_state", TOKENS, dict(num_hidden_layers=6), {}),
+    "esm": ("encoder", "EsmModel", "last_hidden_state", {"input_ids": ids(128, words=32), "attention_mask": mask(128)},
+            dict(vocab_size=33, hidden_size=480, num_hidden_layers=6, num_attention_heads=20, intermediate_size=1920,
+                 position_embedding_type="rotary", pad_token_id=1, mask_token_id=32), {}),
+    "longformer": ("encoder", "LongformerModel", "last_hidden_state", {"input_ids": ids(512), "attention_mask": mask(512)},
+                   dict(num_hidden_layers=4, attention_window=128, max_position_embeddings=1026), {}),
+    "bigbird": ("encoder", "BigBirdModel", "last_hidden_state", {"input_ids": ids(512), "attention_mask": mask(512)},
+                dict(num_hidden_layers=4, block_size=32, attention_type="original_full"), {}),
+    "canine": ("encoder", "CanineModel", "last_hidden_state", {"input_ids": ids(512)}, dict(num_hidden_layers=4), {}),
+    "perceiver": ("encoder", "PerceiverForMaskedLM", "logits", {"inputs": ids(512, words=250)},
+                  dict(num_self_attends_per_block=4, max_position_embeddings=512), {}),
+    "opt": ("decoder", "OPTForCausalLM", "logits", PROMPT, dict(vocab_size=8000, num_hidden_layers=6), NO_CACHE),
+    "gpt_neo": ("decoder", "GPTNeoForCausalLM", "logits", PROMPT,
+                dict(vocab_size=8000, hidden_size=768, num_layers=6, num_heads=12, window_size=64,
+                     attention_types=[[["global", "local"], 3]]), NO_CACHE),
+    "falcon": ("decoder", "FalconForCausalLM", "logits", PROMPT,
+               dict(vocab_size=8000, hidden_size=1024, num_hidden_layers=6, num_attention_heads=16), NO_CACHE),
+    "mpt": ("decoder", "MptForCausalLM", "logits", PROMPT, dict(vocab_size=8000, d_model=1024, n_heads=16, n_layers=6), NO_CACHE),
+    "phi": ("decoder", "PhiForCausalLM", "logits", PROMPT,
+            dict(vocab_size=8000, hidden_size=1024, intermediate_size=4096, num_hidden_layers=6, num_attention_heads=16), NO_CACHE),
+    "mixtral": ("decoder", "MixtralForCausalLM", "logits", {"input_ids": ids(32)},
+                dict(vocab_size=8000, hidden_size=512, intermediate_size=1408, num_hidden_layers=4, num_attention_heads=8,
+                     num_key_value_heads=4, num_local_experts=8, experts_implementation="batched_mm"), NO_CACHE),
+    "gpt_oss": ("decoder", "GptOssForCausalLM", "logits", {"input_ids": ids(32)},
+                dict(vocab_size=8000, hidden_size=512, intermediate_size=512, num_hidden_layers=4, num_attention_heads=8,
+                     num_key_value_heads=2, head_dim=64, num_local_experts=8, experts_implementation="batched_mm"), NO_CACHE),
+    "rwkv": ("recurrence", "RwkvForCausalLM", "logits", {"input_ids": ids(64)},
+             dict(vocab_size=8000, hidden_size=512, num_hidden_layers=4, attention_hidden_size=512), NO_CACHE),
+    "mamba2": ("recurrence", "Mamba2ForCausalLM", "logits", {"input_ids": ids(64)},
+               dict(vocab_size=8000, hidden_size=512, num_hidden_layers=4, num_heads=16, head_dim=64, n_groups=1, state_size=64,
+                    chunk_size=32), NO_CACHE),
+    "clip_vision": ("transformer", "CLIPVisionModel", "last_hidden_state", {"pixel_values": floats(3, 224, 224)},
+                    dict(num_hidden_layers=6), {}),
+    "siglip_vision": ("transformer", "SiglipVisionModel", "last_hidden_state", {"pixel_values": floats(3, 224, 224)},
+                      dict(num_hidden_layers=6), {}),
+    "cvt": ("hybrid", "CvtModel", "last_hidden_state", {"pixel_values": floats(3, 224, 224)}, dict(depth=[1, 2, 4]), {}),
+    "swin2sr": ("picture", "Swin2SRForImageSuperResolution", "reconstruction", {"pixel_values": floats(3, 64, 64)},
+                dict(embed_dim=60, depths=[2, 2], num_heads=[6, 6]), {}),
+    "glpn": ("segmentation", "GLPNForDepthEstimation", "predicted_depth", {"pixel_values": floats(3, 256, 256)}, {}, {}),
+    "detr": ("detection", "DetrForObjectDetection", "logits", {"pixel_values": floats(3, 256, 256)},
+             dict(encoder_layers=3, decoder_layers=3), {}),
+    "rt_detr": ("detection", "RTDetrForObjectDetection", "pred_boxes", {"pixel_values": floats(3, 320, 320)},
+                dict(decoder_layers=3), {}),
+    "deformable_detr": ("detection", "DeformableDetrForObjectDetection", "pred_boxes", {"pixel_values": floats(3, 256, 256)},
+                        dict(encoder_layers=2, decoder_layers=2), {}),
+    "sam_vision": ("windows", "SamVisionModel", "last_hidden_state", {"pixel_values": floats(3, 512, 512)},
+                   dict(image_size=512, num_hidden_layers=4, global_attn_indexes=[1, 3], hidden_size=384, num_attention_heads=6),
+                   {}),
+    "timesformer": ("video", "TimesformerModel", "last_hidden_state", {"pixel_values": floats(8, 3, 112, 112)},
+                    dict(image_size=112, num_frames=8, num_hidden_layers=6, hidden_size=384, num_attention_heads=6,
+                         intermediate_size=1536), {}),
+    "videomae": ("video", "VideoMAEModel", "last_hidden_state", {"pixel_values": floats(16, 3, 112, 112)},
+                 dict(image_size=112, num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536), {}),
+    "wavlm": ("audio", "WavLMModel", "last_hidden_state", SOUND, dict(num_hidden_layers=6), {}),
+    "sew_d": ("audio", "SEWDModel", "last_hidden_state", SOUND, dict(num_hidden_layers=6), {}),
+    "wav2vec2_conformer": ("audio", "Wav2Vec2ConformerModel", "last_hidden_state", SOUND, dict(num_hidden_layers=4), {}),
+    "clap_audio": ("audio", "ClapAudioModel", "last_hidden_state", {"input_features": floats(1, 1001, 64)},
+                   dict(depths=[2, 2, 2, 2]), {}),
+    "patchtsmixer": ("series", "PatchTSMixerForPrediction", "prediction_outputs", {"past_values": floats(512, 7)},
+                     dict(num_input_channels=7, context_length=512, prediction_length=96, d_model=64), {}),
 }
 
 # name: (kind, batch, class of zoo_own, its arguments, inputs)
