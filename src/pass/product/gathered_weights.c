@@ -34,9 +34,12 @@ static bool read_gathered(const struct ig_graph *g, ig_value v, struct choice *o
     return ig_attr_int(g, n, IG_ATTR_batch_dims) == 0 && index->rank == 2 && ig_dim_is(g->dims, index->dim[1], 1);
 }
 
-static bool pays(const struct ig_graph *g, const struct ig_target *target, ig_dim rows, const struct ig_type *list) {
-    int64_t sizes[INGOT_MAX_RANK], count;
+/* The results of all take less memory than the gathered matrices as long as there are fewer matrices than the depth has elements. */
+static bool pays(const struct ig_graph *g, const struct ig_target *target, ig_dim rows, ig_dim depth,
+                 const struct ig_type *list) {
+    int64_t sizes[INGOT_MAX_RANK], count, elements;
     if (!target || !ig_type_is_static(g->dims, list, sizes) || !ig_dim_usual(g->dims, rows, &count)) return false;
+    if (!ig_dim_is_const(g->dims, depth, &elements) || sizes[0] >= elements) return false;
     return sizes[0] <= count && sizes[0] <= (ig_target_is_cuda(target) ? MOST_OF_GPU : MOST_OF_CPU);
 }
 
@@ -48,15 +51,18 @@ static ig_value side_by_side(struct ig_graph *g, ig_value list, bool along) {
     return ig_view_reshape(g, w, (const ig_dim[]){depth, ig_dim_mul(g->dims, type.dim[0], columns)}, 2);
 }
 
-/* The rows of x, [rows, depth]; if each is repeated, as a token is for its experts, as they are before, [rows / times, depth]. */
-static ig_value distinct_rows(struct ig_graph *g, ig_value x, ig_dim rows, ig_dim depth) {
+/* The rows of x, [rows, depth]; or, if each is repeated, as a token is for its experts, what they are before that, and how often. */
+static ig_value distinct_rows(struct ig_graph *g, ig_value x, ig_dim rows, ig_dim depth, ig_dim *out_times) {
     const struct ig_node *shaped = ig_def_op(g, x, IG_OP_reshape);
     const struct ig_node *repeated = ig_def_op(g, shaped ? shaped->in[0] : x, IG_OP_broadcast);
-    const struct ig_type *once = repeated ? ig_type_of(g, repeated->in[0]) : NULL;
-    const bool fits = once && once->rank == 3 && ig_type_of(g, repeated->out)->rank == 3 && once->dim[2] == depth &&
-                      ig_dim_is(g->dims, once->dim[1], 1) && once->dim[0] == ig_type_of(g, repeated->out)->dim[0];
-    if (fits) return ig_view_reshape(g, repeated->in[0], (const ig_dim[]){once->dim[0], depth}, 2);
-    return ig_view_reshape(g, x, (const ig_dim[]){rows, depth}, 2);
+    *out_times = ig_dim_const(g->dims, 1);
+    if (!repeated) return ig_view_reshape(g, x, (const ig_dim[]){rows, depth}, 2);
+    const struct ig_type once = *ig_type_of(g, repeated->in[0]), all = *ig_type_of(g, repeated->out);
+    const bool fits = once.rank == 3 && all.rank == 3 && once.dim[0] == all.dim[0] && once.dim[2] == depth &&
+                      ig_dim_is(g->dims, once.dim[1], 1);
+    if (!fits) return ig_view_reshape(g, x, (const ig_dim[]){rows, depth}, 2);
+    *out_times = all.dim[1];
+    return ig_view_reshape(g, repeated->in[0], (const ig_dim[]){once.dim[0], depth}, 2);
 }
 
 static bool multiply_by_all(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
@@ -68,13 +74,14 @@ static bool multiply_by_all(struct ig_rewriter *rw, const struct ig_node *n, con
     const struct ig_type x = *ig_type_of(g, in[left ? 1 : 0]), list = *ig_type_of(g, c.list);
     if (x.rank != 3 || !ig_dim_is(g->dims, x.dim[left ? 2 : 1], 1)) return false;
     const ig_dim rows = ig_type_of(g, c.index)->dim[0], depth = x.dim[left ? 1 : 2], columns = list.dim[left ? 1 : 2];
-    if (x.dim[0] != rows || !pays(g, rw->options->target, rows, &list)) return false;
-    ig_value v = distinct_rows(g, in[left ? 1 : 0], rows, depth);
-    const ig_dim distinct = ig_type_of(g, v)->dim[0], one = ig_dim_const(g->dims, 1);
+    if (x.dim[0] != rows || !pays(g, rw->options->target, rows, depth, &list)) return false;
+    ig_dim times, one = ig_dim_const(g->dims, 1);
+    ig_value v = distinct_rows(g, in[left ? 1 : 0], rows, depth, &times);
+    const ig_dim distinct = ig_type_of(g, v)->dim[0];
     v = ig_build_matmul(g, v, side_by_side(g, c.list, left), (enum ingot_dtype)ig_attr_int(rw->in, n, IG_ATTR_acc));
     const ig_dim width = ig_type_of(g, v)->dim[1];
     v = ig_view_reshape(g, v, (const ig_dim[]){distinct, one, width}, 3);
-    v = ig_build_broadcast(g, v, (const ig_dim[]){distinct, ig_dim_div(g->dims, rows, distinct), width}, 3);
+    v = ig_build_broadcast(g, v, (const ig_dim[]){distinct, times, width}, 3);
     v = ig_view_reshape(g, v, (const ig_dim[]){rows, list.dim[0], columns}, 3);
     ig_value index = ig_view_reshape(g, c.index, (const ig_dim[]){rows, one}, 2);
     const struct ig_attr batch = ig_attr_of_int(1);
