@@ -13,7 +13,7 @@
 
 #include "pass/passes.h"
 
-enum { MOST_DEPTH = 256 }; /* elements per head */
+enum { MOST_DEPTH = 256 }; /* elements of a query, key or value */
 
 struct attends {
     struct ig_graph *g;
@@ -92,12 +92,12 @@ static bool same_rows(const struct ig_type *weights, const struct ig_type *out) 
 
 /* On CPUs the kernel copies its operands from wherever they lie, which some queries are worth. */
 static bool pays_on_cpu(const struct attends *s, const struct ig_node *scores, const struct ig_node *product) {
-    enum { LEAST_QUERIES = 16, MOST_SIZE = 256 };
+    enum { LEAST_QUERIES = 16 };
     const struct ig_type *q = ig_type_of(s->g, scores->in[0]), *out = ig_type_of(s->g, product->out);
     int64_t depth, columns, lo, hi;
     if (!known(s, q->dim[q->rank - 1], &depth) || !known(s, out->dim[out->rank - 1], &columns)) return false;
     ig_dim_range(s->g->dims, out->dim[out->rank - 2], &lo, &hi);
-    return depth <= MOST_SIZE && columns <= MOST_SIZE && hi >= LEAST_QUERIES;
+    return depth <= MOST_DEPTH && columns <= MOST_DEPTH && hi >= LEAST_QUERIES;
 }
 
 /* In bf16, whole tiles of AMX are wanted. */
