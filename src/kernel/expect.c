@@ -2,7 +2,8 @@
  * Expected times; see expect.h.
  *
  * The constants are fitted to 6,177 kernels of 169 runs of the zoo in f16, at batch 1 and at large ones, on an H100
- * (bench/results/gpu/2026-11-26-estimates.md).
+ * (bench/results/gpu/2026-11-26-estimates.md); streams of weights that the caches cannot hold, to those of a decoder on one and
+ * two H200 (bench/results/ranks/2026-11-28-pushes.md).
  */
 #include "kernel/expect.h"
 
@@ -238,7 +239,14 @@ static const struct model_terms model_terms[IG_EXPECT_KINDS] = {
 
 static double model_time(const struct ig_expect *e, const struct ig_machine *m) {
     const struct model_terms *c = &model_terms[e->kind];
-    double time = c->start + c->part * larger(0, e->model - ALONE) + e->far / m->memory + c->bytes * e->near / m->cache;
+    double part = c->part, memory = m->memory;
+    if (e->kind ==
+        IG_EXPECT_STREAM) { /* what comes from far takes the memory's time alone, by what streams reach of it */
+        const double share = e->far / larger(1, e->far + e->near);
+        part *= 1 - share * share;
+        memory *= 1 - 0.1 * share * share;
+    }
+    double time = c->start + part * larger(0, e->model - ALONE) + e->far / memory + c->bytes * e->near / m->cache;
     time += e->pieces / 0.5e6 + (e->windows ? 0.4 : 0);
     if (e->kind == IG_EXPECT_CORES && e->split) time += 0.78;
     if (e->kind == IG_EXPECT_DIRECT) time += 0.62 * e->steps;
