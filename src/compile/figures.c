@@ -61,18 +61,21 @@ static void add_demand(struct ig_demand *sum, const struct ig_demand *d) {
         sum->operations[u] += d->operations[u];
 }
 
-/* What the region adds where the collective before it and it are one kernel; 0: they are two. */
-static double joined_estimate(const struct counting *c, struct ig_graph *g, uint32_t region, uint32_t index) {
+/* What the region adds where the collective before it and it are one kernel: less than nothing if that takes less time than the
+ * collective. False: they are two. */
+static bool joined_estimate(const struct counting *c, struct ig_graph *g, uint32_t region, uint32_t index,
+                            double *out_added) {
     const struct ig_region *before = region > 0 ? &g->regions.at[region - 1] : NULL;
-    if (!before || !before->joined || index == 0) return 0;
+    if (!before || !before->joined || index == 0) return false;
     const struct ig_plan_step *step = &c->plan->steps[index - 1];
     const struct ig_plan_step *kernels = &c->plan->steps[step->alternatives];
     const struct ig_kernel *alone = c->set->kernels.at[kernels[0].kernel].kernel,
                            *both = c->set->kernels.at[kernels[1].kernel].kernel;
     if (ig_sizes_guess(&c->at, both->tiles) > IG_WINDOW_HEADERS ||
         ig_sizes_guess(&c->at, both->dims.at[1]) > IG_WINDOW_SHORT_LINES)
-        return 0;
-    return fmax(0, ig_kernel_cost(both, &c->at) - ig_kernel_cost(alone, &c->at));
+        return false;
+    *out_added = ig_kernel_cost(both, &c->at) - ig_kernel_cost(alone, &c->at);
+    return true;
 }
 
 static void count_region(struct counting *c, struct ig_graph *g, uint32_t number, uint32_t index) {
@@ -83,13 +86,19 @@ static void count_region(struct counting *c, struct ig_graph *g, uint32_t number
     ig_region_demand(g, region, &demand);
     s->demand = ig_region_demand_at(&demand, &c->at);
     s->floor = ig_floor_of(&f->machine, &s->demand, c->weights);
-    s->estimate = joined_estimate(c, g, number, index);
-    if (s->estimate == 0) s->estimate = estimate(c, &c->plan->steps[index], &s->demand, f->regions == 0);
-    if (s->estimate > 0) s->estimate = fmax(s->estimate, s->floor.time); /* the models are of Hopper's tactics */
     add_demand(&f->demand, &s->demand);
-    f->regions++;
-    f->estimated += s->estimate > 0;
     f->floor += s->floor.time;
+    f->regions++;
+    double added = 0;
+    if (joined_estimate(c, g, number, index, &added)) {
+        s->estimate = fmax(0, added);
+        f->estimated++;
+        f->estimate += added;
+        return;
+    }
+    s->estimate = estimate(c, &c->plan->steps[index], &s->demand, f->regions == 1);
+    if (s->estimate > 0) s->estimate = fmax(s->estimate, s->floor.time); /* the models are of Hopper's tactics */
+    f->estimated += s->estimate > 0;
     f->estimate += s->estimate > 0 ? s->estimate : s->floor.time;
 }
 

@@ -136,6 +136,8 @@ static void run_passes(struct build *b) {
             s->graphs[r] = b->ranks.at[first++].graph;
         ig_sharding_verify(s);
         ig_shard_agree(s->graphs, s->ranks, &b->target.target);
+        for (int r = 0; r < s->ranks; r++)
+            ig_shard_push(s->graphs[r], &b->target.target);
         ig_shard_pair(s->graphs, s->ranks, &b->target.target);
     }
 }

@@ -304,6 +304,21 @@ static ig_slot slot_for(struct tables *t, const struct ig_kernel_group *group, i
     return ig_slots_get(&t->slots, dim);
 }
 
+/* The number of the `seat` buffer, of which a level has one. */
+static uint32_t seat_of(struct level *l) {
+    if (l->seat == IG_PLAN_NONE) {
+        ig_slot bytes = ig_slots_get(&l->t->slots, ig_dim_const(l->g->dims, sizeof(struct ig_window_seat)));
+        l->seat = add_buffer(l, IG_PLAN_SEAT, 0, bytes);
+    }
+    return l->seat;
+}
+
+static void add_seat(struct level *l) {
+    const uint32_t seat = seat_of(l);
+    touch(l, seat);
+    IG_PUSH(l->t->job, &l->t->operands, seat);
+}
+
 /* A region's step by one of the kernels of its group. */
 static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_region *region,
                                             const struct ig_kernel_group *group, uint32_t kernel) {
@@ -314,6 +329,7 @@ static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_reg
     add_inputs_of(l, k, region);
     for (uint32_t i = 0; i < region->outputs.count; i++)
         add_operand(l, region->outputs.at[i]);
+    if (region->pushed) add_seat(l);
     for (uint32_t i = 0; i < k->kernel->dims.count; i++)
         IG_PUSH(t->job, &t->dim_table, slot_for(t, group, k->kernel->dims.at[i]));
     step.tiles = slot_for(t, group, k->kernel->tiles);
@@ -366,15 +382,6 @@ static uint32_t collective_entry(struct tables *t, const struct ig_collective *c
     return t->collectives.count - 1;
 }
 
-/* The number of the `seat` buffer, of which a level has one. */
-static uint32_t seat_of(struct level *l) {
-    if (l->seat == IG_PLAN_NONE) {
-        ig_slot bytes = ig_slots_get(&l->t->slots, ig_dim_const(l->g->dims, sizeof(struct ig_window_seat)));
-        l->seat = add_buffer(l, IG_PLAN_SEAT, 0, bytes);
-    }
-    return l->seat;
-}
-
 /* A kernel of collectives in the place of a step that is under way, for GPUs which reach each other's memory: the region's
  * operands, then the seat, and the number of the collective as the first dim. */
 static void add_exchange(struct level *l, const struct ig_region *region, struct ig_plan_step *step) {
@@ -389,9 +396,7 @@ static void add_exchange(struct level *l, const struct ig_region *region, struct
     add_inputs_of(l, k, region);
     for (uint32_t i = 0; i < region->outputs.count; i++)
         add_operand(l, region->outputs.at[i]);
-    const uint32_t seat = seat_of(l);
-    touch(l, seat);
-    IG_PUSH(t->job, &t->operands, seat);
+    add_seat(l);
     for (uint32_t i = 0; i < k->kernel->dims.count; i++) {
         ig_dim dim = k->kernel->dims.at[i];
         IG_PUSH(t->job, &t->dim_table, dim == number ? ig_slots_get(&t->slots, own) : slot_for(t, group, dim));
@@ -426,6 +431,15 @@ static void add_pair_step(struct level *l, const struct ig_region *region) {
     IG_PUSH(t->job, &l->steps, step);
 }
 
+/* What is joined to the collective begins before the product has ended that pushes its rows, so that what that reads must not be
+ * written yet. */
+static void keep_operands(struct level *l, const struct ig_region *product) {
+    for (uint32_t i = 0; i < product->inputs.count; i++) {
+        const ig_value v = product->inputs.at[i];
+        if (l->buffer_of[v] != IG_PLAN_NONE) touch(l, l->buffer_of[v]);
+    }
+}
+
 static void add_collective_step(struct level *l, const struct ig_region *region) {
     const struct ig_node n = l->g->nodes.at[region->anchor];
     const struct ig_collective what = ig_exchange_collective(l->g, &n);
@@ -441,6 +455,7 @@ static void add_collective_step(struct level *l, const struct ig_region *region)
     finish_step(l, &step, region_label(l->g, region));
     if (ig_exchange_has_kernel(l->g, region, l->t->set->target)) add_exchange(l, region, &step);
     if (region->joined && step.n_alternatives > 0) add_exchange(l, region->joined, &step);
+    if (region->joined && region->joined->pushed) keep_operands(l, region - 1);
     IG_PUSH(l->t->job, &l->steps, step);
 }
 

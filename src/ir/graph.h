@@ -207,6 +207,9 @@ struct ig_region {
     /* COLLECTIVE: a region that computes what this one and the next do together, and stores the collective's result only if
      * others read it: a kernel may run in place of both (pass/fuse/exchanges.h). NULL: none. Its nodes belong to them. */
     const struct ig_region *joined;
+    /* CONTRACT: its kernel sends each result as soon as it is computed to all of so many ranks, itself too, for the region joined to the
+     * collective behind it, which has the same number here and begins before the kernel has ended (compile/shard/agree.h). 0: none. */
+    int pushed;
     /* COLLECTIVE that gathers from one rank: 1 + the only other rank that reads it, so that these two exchange it and the others take no
      * part; 0: all do. */
     int reader;

@@ -190,6 +190,17 @@ static void check_joined(const struct verifier *v, uint32_t index, const bool *r
         if (!is_in_memory(v->graph, ready, input))
             fail(v, ig_info(v->graph, input)->node, "what joins region %u reads it before it is there", index);
     }
+    if (joined->pushed && (index == 0 || v->graph->regions.at[index - 1].pushed != joined->pushed))
+        fail(v, region->anchor, "what joins region %u waits for rows that nothing pushes", index);
+}
+
+/* Its results go to those who wait for them right behind it, and to nobody else. */
+static void check_pushed(const struct verifier *v, uint32_t index) {
+    const struct ig_region *region = &v->graph->regions.at[index], *next = region + 1;
+    if (!region->pushed) return;
+    if (index + 1 == v->graph->regions.count || !next->joined || next->joined->pushed != region->pushed ||
+        region->outputs.at[0] != v->graph->nodes.at[next->anchor].in[0])
+        fail(v, region->anchor, "nothing behind region %u waits for the rows that it pushes", index);
 }
 
 static void check_regions(const struct verifier *v) {
@@ -197,6 +208,7 @@ static void check_regions(const struct verifier *v) {
     int64_t collectives = 0;
     for (uint32_t i = 0; i < v->graph->regions.count; i++) {
         check_joined(v, i, ready);
+        check_pushed(v, i);
         check_region(v, i, ready);
         if (v->graph->regions.at[i].family == IG_FAMILY_COLLECTIVE)
             check_collective(v, v->graph->regions.at[i].anchor, collectives++);

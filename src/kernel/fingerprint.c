@@ -140,6 +140,7 @@ struct ig_fingerprint ig_region_fingerprint(struct ig_graph *graph, const struct
     add_target(&f, target);
     add_inputs(&f, target);
     add_nodes(&f, &walk);
+    if (region->pushed) ig_text_printf(&f.text, "pushed to %d ranks\n", region->pushed);
     for (uint32_t i = 0; i < region->outputs.count; i++)
         ig_text_printf(&f.text, "output %u\n", number_of(&f, region->outputs.at[i]));
     for (uint32_t i = 0; i < f.canon.symbols.count; i++) {

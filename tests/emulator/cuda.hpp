@@ -600,6 +600,9 @@ EMULATED static void ptx_st_relaxed_sys_global_v2_u64(P to, unsigned long long a
     const unsigned long long both[] = {a, b};
     emulator->store((void *)to, both, sizeof a, 2);
 }
+EMULATED static void ptx_fence_acq_rel_gpu() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 EMULATED static void ptx_fence_acq_rel_sys() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

@@ -1,7 +1,8 @@
 /*
  * An all-reduce and the rows behind it as one kernel of two to four emulated GPUs: residual and norm, of rows of many lengths and
  * types. The sum is compared with a plain one, bit by bit; what follows from it with the reference evaluator; and all ranks'
- * results with each other. Plain all-reduces come in between, through the same windows.
+ * results with each other. Plain all-reduces come in between, through the same windows. Some rows are pushed, by a kernel in the
+ * place of the product.
  */
 #include "support/support.h"
 
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/cuda/exchange.h"
 #include "codegen/cuda/print.h"
 #include "compile/estimates.h"
 #include "ir/build.h"
@@ -35,7 +37,8 @@ enum {
     BIAS = 4,
     READ = 8 /* the sum, by others */,
     FOLDED = 16 /* seen as [1,rows,n] */,
-    HIDDEN = 32
+    HIDDEN = 32,
+    PUSHED = 64
 };
 
 struct network {
@@ -47,7 +50,8 @@ struct network {
     char name[24];
     struct ig_graph *divided, *rest;
     const struct ig_region *joined;
-    const struct ig_kernel *kernel;
+    const struct ig_kernel *kernel, *push; /* NULL: rows are not pushed */
+    char push_name[24];
 };
 static struct network networks[] = {
     {.dtype = INGOT_F16, .n = 4096, .ranks = 2, .how = RESIDUAL | HIDDEN},
@@ -64,6 +68,10 @@ static struct network networks[] = {
     {.dtype = INGOT_F32, .n = 5000, .ranks = 3, .how = CENTRED | BIAS | RESIDUAL | FOLDED},
     {.dtype = INGOT_F32, .n = 7, .ranks = 2, .how = READ | RESIDUAL | HIDDEN},
     {.dtype = INGOT_F32, .n = 1000, .ranks = 4, .how = CENTRED | RESIDUAL | READ},
+    {.dtype = INGOT_F16, .n = 4096, .ranks = 2, .how = RESIDUAL | HIDDEN | PUSHED},
+    {.dtype = INGOT_F16, .n = 36, .ranks = 2, .how = RESIDUAL | READ | PUSHED},
+    {.dtype = INGOT_BF16, .n = 772, .ranks = 3, .how = CENTRED | BIAS | READ | FOLDED | PUSHED},
+    {.dtype = INGOT_F32, .n = 1002, .ranks = 4, .how = HIDDEN | RESIDUAL | PUSHED},
 };
 
 static ig_dim size(struct ig_graph *g, int64_t n) {
@@ -113,12 +121,54 @@ static struct ig_graph *new_graph(struct ig_job *job, const struct network *w, b
     return g;
 }
 
+/* Sends rows as products do: each block a row, in tiles of 64 columns. */
+static const char *make_push(struct ig_job *job, struct network *w) {
+    const struct ig_cuda_exchange e = {.kind = IG_ALL_REDUCE,
+                                       .reduction = IG_REDUCE_SUM,
+                                       .dtype = w->dtype,
+                                       .ranks = w->ranks,
+                                       .early = true,
+                                       .row = w->n};
+    struct ig_kernel *kernel = IG_NEW(job, struct ig_kernel);
+    struct ig_text text;
+    kernel->threads = 64;
+    kernel->shared_bytes = 64 * 4;
+    w->push = kernel;
+    snprintf(w->push_name, sizeof w->push_name, "push_%s", w->name);
+    ig_text_init(&text, job);
+    ig_text_add(&text, "enum { THREADS = 64 };\n");
+    ig_cuda_push(&e, &text);
+    ig_text_printf(
+        &text,
+        "extern \"C\" __global__ void __launch_bounds__(64)\n"
+        "%s(const exchange::element *x, void *seat, long long tiles, char *scratch) {\n"
+        "    extern __shared__ __align__(1024) char ig_shared[];\n"
+        "    float *const tile = (float *)ig_shared;\n"
+        "    exchange::push push;\n"
+        "    push.begin(seat);\n"
+        "    for (int first = 0; first < exchange::ROW; first += 64) {\n"
+        "        const int column = first + (int)threadIdx.x;\n"
+        "        __syncthreads();\n"
+        "        if (column < exchange::ROW)\n"
+        "            tile[threadIdx.x] = exchange::widen(x[(long long)blockIdx.x * exchange::ROW + column]);\n"
+        "        push.send<1, 64, 64>(tile, blockIdx.x, tiles, first);\n"
+        "    }\n"
+        "}\n",
+        w->push_name);
+    return text.at;
+}
+
 static const char *make(struct ig_job *job, struct network *w) {
     const struct ig_pass_options options = {.target = &gpu, .estimator = ig_estimates_open(job, &gpu)};
     struct ig_graph *g = passes_named(new_graph(job, w, true), "fuse", &options);
     for (uint32_t r = 0; r < g->regions.count; r++)
         if (g->regions.at[r].joined) w->joined = g->regions.at[r].joined;
     if (!w->joined) ig_raise(job, INGOT_INTERNAL, "network %s is two kernels", w->name);
+    if (w->how & PUSHED) {
+        struct ig_region *pushed = ig_memdup(job, w->joined, sizeof *pushed);
+        pushed->pushed = (int)w->ranks;
+        w->joined = pushed;
+    }
     w->divided = g;
     w->rest = new_graph(job, w, false);
     w->kernel = ig_kernel_make(g, w->joined, &gpu);
@@ -159,7 +209,7 @@ struct trial {
     void *sources[EXCHANGE_RANKS], *sum, *residual;
     struct ingot_tensor expected[3];
     void *results[EXCHANGE_RANKS][3]; /* by output of the network */
-    struct exchange_run runs[EXCHANGE_RANKS];
+    struct exchange_run runs[EXCHANGE_RANKS], pushes[EXCHANGE_RANKS];
 };
 
 static size_t bytes_of(const struct trial *t) {
@@ -224,6 +274,13 @@ static void prepare_runs(struct trial *t) {
     for (uint32_t r = 0; r < w->ranks; r++) {
         t->runs[r] = run;
         t->runs[r].tensors[own] = t->sources[r];
+        t->pushes[r] = (struct exchange_run){.name = w->push_name,
+                                             .kernel = w->push,
+                                             .tensors = {t->sources[r]},
+                                             .sizes = {bytes_of(t)},
+                                             .n_inputs = 1,
+                                             .n_tensors = 1,
+                                             .tiles = t->rows};
         for (uint32_t i = 0; i < w->joined->outputs.count; i++) {
             t->runs[r].tensors[run.n_inputs + i] = t->results[r][output_of(w, w->joined->outputs.at[i])];
             t->runs[r].sizes[run.n_inputs + i] = bytes_of(t);
@@ -264,9 +321,14 @@ static void prepare(struct trial *t) {
     prepare_runs(t);
 }
 
+static const char *push(struct exchange_rank *rank, const struct trial *t) {
+    return t->w->push ? exchange_run(rank, &t->pushes[rank->rank]) : NULL;
+}
+
 static const char *run_rank(struct exchange_rank *rank, void *user) {
     const struct trial *t = user;
     const char *wrong = reduce_plainly(rank, (size_t)(t->rows % 7 * 600 + 1));
+    if (!wrong) wrong = push(rank, t);
     if (!wrong) wrong = exchange_run(rank, &t->runs[rank->rank]);
     if (!wrong) wrong = reduce_plainly(rank, 1);
     if (!wrong && ig_group_look(rank->seat, &rank->error)) wrong = rank->error.message;
@@ -365,7 +427,7 @@ static void as_many_as_fit(void **state) {
         exchange_open(&group, 2);
         for (int i = 0; i < COUNT(networks); i++) {
             const struct network *w = &networks[i];
-            if (w->ranks != 2 || (w->n != 33 && (w->n != 16384 || backwards))) continue;
+            if (w->ranks != 2 || (w->n != 33 && w->n != 36 && (w->n != 16384 || backwards))) continue;
             const int64_t lines = (w->n * (int64_t)ingot_dtype_size(w->dtype) + 7) / 8;
             const int64_t most = IG_WINDOW_SHORT_LINES / lines;
             try_rows(&group, w, most < IG_WINDOW_HEADERS ? most : IG_WINDOW_HEADERS, false);
@@ -388,6 +450,8 @@ static void split_calls(void **state) {
                 prepare(&t);
                 exchange_together(&apart, run_rank, &t);
                 prepare(&same);
+                for (uint32_t r = 0; r < ranks; r++)
+                    assert_null(push(&group.at[r], &same));
                 exchange_run_split(&group, same.runs);
                 check(&same);
                 for (uint32_t o = 0; o < t.w->rest->outputs.count; o++)
@@ -403,7 +467,7 @@ static void split_calls(void **state) {
 
 /* ---- Epochs and other ranks -------------------------------------------------------------------------------------- */
 
-enum { SHORT_ROWS = 3 }; /* the network of 33 elements a row, of two ranks */
+enum { SHORT_ROWS = 3, SHORT_PUSHED = 15 }; /* the networks of 33 and 36 elements a row, of two ranks */
 
 static const char *write_seat(struct exchange_rank *r, size_t offset, const void *from, size_t bytes) {
     return exchange_write(r, (char *)ig_group_seat(r->seat) + offset, from, bytes);
@@ -434,11 +498,13 @@ static void epochs_go_on(void **state) {
     exchange_set_order(false);
     exchange_open(&group, 2);
     for (int i = 0; i < COUNT(firsts); i++) {
-        struct trial t = {.w = &networks[SHORT_ROWS], .rows = 9};
-        prepare(&t);
-        exchange_together(&group, go_on_from, &(struct epochs){firsts[i], &t});
-        check(&t);
-        drop(&t);
+        for (int pushed = 0; pushed < 2; pushed++) {
+            struct trial t = {.w = &networks[pushed ? SHORT_PUSHED : SHORT_ROWS], .rows = 9};
+            prepare(&t);
+            exchange_together(&group, go_on_from, &(struct epochs){firsts[i], &t});
+            check(&t);
+            drop(&t);
+        }
     }
     exchange_close(&group);
 }
@@ -494,12 +560,15 @@ static int run_all(void) {
 }
 
 static void compile(struct ig_job *job) {
-    struct ig_source sources[COUNT(networks) + EXCHANGE_RANKS];
+    struct ig_source sources[2 * COUNT(networks) + EXCHANGE_RANKS];
     uint32_t count = 0;
     the_job = job;
     for (int i = 0; i < COUNT(networks); i++) {
         snprintf(networks[i].name, sizeof networks[i].name, "rows_%d", i);
         sources[count++] = (struct ig_source){networks[i].name, make(job, &networks[i])};
+        if (!(networks[i].how & PUSHED)) continue;
+        const char *text = make_push(job, &networks[i]);
+        sources[count++] = (struct ig_source){networks[i].push_name, text};
     }
     for (uint32_t ranks = 2; ranks <= EXCHANGE_RANKS; ranks++) {
         const char *text = make_plain(job, ranks);

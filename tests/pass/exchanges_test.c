@@ -6,6 +6,7 @@
 #include "compile/estimates.h"
 #include "compile/shard/agree.h"
 #include "ir/text/print.h"
+#include "kernel/kernel.h"
 #include "pass/fuse/regions.h"
 #include "support/support.h"
 
@@ -209,12 +210,89 @@ static void test_agreement(void **state) {
     in_job(check_agreement, NULL);
 }
 
+/* ---- Rows that are pushed ---------------------------------------------------------------------------------------- */
+
+#define PRODUCT(rows, n, type, more)                                                                              \
+    "graph {\n  input %0 \"x\": " type "[" rows ",512]\n  input %1 \"w\": " type "[" n ",512]\n"                  \
+    "  %2 = transpose(%1) {perm=[1,0]}: " type "[512," n "]\n"                                                    \
+    "  %3 = matmul(%0, %2) {acc=f32, packed=0, n=0, math=0}: f32[" rows "," n "]\n"                               \
+    "  %4 = cast(%3) {to=" type ", saturate=0}: " type "[" rows "," n "]\n"                                       \
+    "  %5 = all_reduce(%4) {number=0, ranks=2, reduction=0}: " type "[" rows "," n "]\n"                          \
+    "  %6 = reduce_max(%5) {axes=[1]}: " type "[" rows ",1]\n  %7 = sub(%5, %6): " type "[" rows "," n "]\n" more \
+    "  output \"y\" = %7\n}\n"
+
+struct pushing {
+    const char *text;
+    int sm; /* 0: 90 */
+    bool pushes;
+};
+
+static void check_pushing(struct ig_job *job, void *argument) {
+    const struct pushing *p = argument;
+    const struct ig_target target = {
+        .isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = p->sm ? p->sm : 90};
+    const struct ig_pass_options options = {.target = &target, .estimator = ig_estimates_open(job, &target)};
+    struct ig_graph *g = divide(job, p->text, &options);
+    const uint32_t at = g->regions.count - 3; /* weights may be turned before it */
+    assert_string_equal(families(g) + at, "pCr");
+    const char *before = ig_region_fingerprint(g, &g->regions.at[at], &target).text;
+    ig_shard_push(g, &target);
+    ig_graph_verify(g, "pushing");
+    const struct ig_region *product = &g->regions.at[at], *joined = product[1].joined;
+    if (product->pushed != (p->pushes ? 2 : 0)) fail_msg("pushed to %d ranks:\n%s", product->pushed, p->text);
+    assert_int_equal(joined->pushed, product->pushed);
+    /* Others like it do not share its kernel, of which there is one. */
+    assert_int_equal(strcmp(before, ig_region_fingerprint(g, product, &target).text) == 0, !p->pushes);
+    assert_int_equal(ig_kernel_candidate(g, product, &target, NULL, 1) == NULL, p->pushes);
+    assert_int_equal(ig_kernel_candidate(g, product, &target, NULL, IG_CHOICE_PLAIN) == NULL, p->pushes);
+}
+
+static void test_pushing(void **state) {
+    static const struct pushing all[] = {
+        {.text = PRODUCT("1", "512", "f16", ""), .pushes = true},
+        {.text = PRODUCT("3", "512", "f16", ""), .pushes = true},
+        {.text = PRODUCT("16", "512", "bf16", ""), .pushes = true},
+        {.text = PRODUCT("1", "510", "f32", ""), .pushes = true},
+        {.text = PRODUCT("1", "512", "f16", "  output \"z\" = %4\n"), .pushes = true},
+        {.text = PRODUCT("1", "512", "f16", "  output \"z\" = %3\n")},
+        {.text = PRODUCT("1", "510", "f16", "")},
+        {.text = PRODUCT("32", "512", "f16", "")},
+        {.text = PRODUCT("n", "512", "f16", "")},
+        {.text = PRODUCT("1", "512", "f16", ""), .sm = 80},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        in_job(check_pushing, &all[i]);
+}
+
+/* A region that waits for what nothing pushes, and one that pushes what nobody waits for. */
+static void break_pushing(struct ig_job *job, void *argument) {
+    const struct ig_pass_options options = {.target = &gpu, .estimator = ig_estimates_open(job, &gpu)};
+    struct ig_graph *g = divide(job, PRODUCT("1", "512", "f16", ""), &options);
+    const struct ig_region *plain = g->regions.at[1].joined;
+    ig_shard_push(g, &gpu);
+    if (*(const bool *)argument)
+        g->regions.at[0].pushed = 0;
+    else
+        g->regions.at[1].joined = plain;
+    ig_graph_verify(g, "broken");
+}
+
+static void test_verified(void **state) {
+    static const bool ways[] = {false, true};
+    for (int i = 0; i < 2; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &ig_libc_allocator);
+        assert_int_equal(ig_job_run(&job, break_pushing, (void *)&ways[i], &error), INGOT_INTERNAL);
+        assert_non_null(strstr(error.message, ways[i] ? "that nothing pushes" : "rows that it pushes"));
+        ig_job_deinit(&job);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_decisions),
-        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_joined),    cmocka_unit_test(test_apart),   cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_agreement), cmocka_unit_test(test_pushing), cmocka_unit_test(test_verified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

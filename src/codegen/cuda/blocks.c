@@ -1,6 +1,7 @@
 /* A product with codes in blocks as CUDA C++. */
 #include "codegen/cuda/blocks.h"
 
+#include "codegen/cuda/exchange.h"
 #include "codegen/cuda/templates.h"
 #include "ir/blocks.h"
 
@@ -36,6 +37,7 @@ void ig_cuda_blocks(const struct ig_cuda_blocks *b, struct ig_text *text) {
         print_ring(b, text);
         ig_text_add(text, ig_cuda_template_gemm_barrier);
         ig_text_add(text, ig_cuda_template_gemm_ring);
+        ig_cuda_push(b->pushes, text);
         ig_text_add(text, ig_cuda_template_blocks_stream);
     } else {
         ig_text_printf(text, "enum { WARPS_N = %d, WARPS_K = %d, AHEAD = %d };\n", b->warps_n, b->warps_k, b->ahead);

@@ -85,44 +85,53 @@ struct rows_of_chunk {
     }
 };
 
-__device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
-                                         const void *codes, const void *scales, const void *zeros, const float *table,
-                                         long long first_column) {
-    const weights from = {(const char *)codes + first_column / 16 * COLUMN, (const char *)scales + first_column * SCALE_BYTES,
-                          (const char *)zeros + first_column, (int)(COLUMNS - first_column)};
+// A tile: `begin` has the first pieces brought and waits for the kernel before, `multiply` puts the sums into the tile.
+struct stream {
+    weights from;
+    float entry;
     walk now, ahead;
-    start_ring(from, ahead);
-    float entry = 0;
-    if constexpr (TABLE) entry = table[threadIdx.x % 16];
-    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-    const rows_of_block lines(a, lda, first_row, rows);
-    float *const parts = (float *)((char *)tile + PARTS_AT), *const own = parts + threadIdx.x / 32 * BM * BN;
-    for (; now.group < GROUPS; now.next_group()) {
-        sums c;
-        c.clear();
-        for (; from.width(now.group) > 0 && now.has_piece(); now.next_piece()) {
-            rows_of_piece held;
-            held.load(lines, now.piece);
-            wait(now.barrier(), now.parity);
+    exchange::push push;
+
+    __device__ __forceinline__ void begin(const void *codes, const void *scales, const void *zeros, const float *table,
+                                          long long first_column, const void *seat = nullptr) {
+        from = {(const char *)codes + first_column / 16 * COLUMN, (const char *)scales + first_column * SCALE_BYTES,
+                (const char *)zeros + first_column, (int)(COLUMNS - first_column)};
+        start_ring(from, ahead);
+        entry = 0;
+        if constexpr (TABLE) entry = table[threadIdx.x % 16];
+        if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+        push.begin(seat);
+    }
+    __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows) {
+        const rows_of_block lines(a, lda, first_row, rows);
+        float *const parts = (float *)((char *)tile + PARTS_AT), *const own = parts + threadIdx.x / 32 * BM * BN;
+        for (; now.group < GROUPS; now.next_group()) {
+            sums c;
+            c.clear();
+            for (; from.width(now.group) > 0 && now.has_piece(); now.next_piece()) {
+                rows_of_piece held;
+                held.load(lines, now.piece);
+                wait(now.barrier(), now.parity);
 #pragma unroll
-            for (int u = 0; u < PIECE / 512; u++) {
-                if (ENDS && u * 512 >= now.bytes()) break;
-                c.add(load_codes(now.memory() + u * 512 + threadIdx.x % 32 * 16),
-                      factors_of_chunk{now.memory(), now.piece * PIECE_DEPTH, u}, rows_of_chunk{held.x[u]}, entry);
+                for (int u = 0; u < PIECE / 512; u++) {
+                    if (ENDS && u * 512 >= now.bytes()) break;
+                    c.add(load_codes(now.memory() + u * 512 + threadIdx.x % 32 * 16),
+                          factors_of_chunk{now.memory(), now.piece * PIECE_DEPTH, u}, rows_of_chunk{held.x[u]}, entry);
+                }
+                __syncwarp(); // the stage has been read
+                bring_next(from, ahead);
             }
-            __syncwarp(); // the stage has been read
-            bring_next(from, ahead);
+            c.store(own + now.group * 16, BN);
         }
-        c.store(own + now.group * 16, BN);
-    }
-    end_ring();
-    __syncthreads();
-    for (int e = threadIdx.x; e < BM * BN; e += THREADS) {
-        float sum = 0;
+        end_ring();
+        __syncthreads();
+        for (int e = threadIdx.x; e < BM * BN; e += THREADS) {
+            float sum = 0;
 #pragma unroll
-        for (int i = 0; i < WARPS; i++)
-            sum += parts[i * BM * BN + e];
-        tile[e] = sum;
+            for (int i = 0; i < WARPS; i++)
+                sum += parts[i * BM * BN + e];
+            tile[e] = sum;
+        }
+        __syncthreads();
     }
-    __syncthreads();
-}
+};

@@ -20,5 +20,8 @@
  *     all.leave();                           at the end
  */
 void ig_cuda_exchange(const struct ig_cuda_exchange *exchange, struct ig_text *text);
+/* Declares `exchange::push`, with which a product sends the rows that the kernel behind it reduces (exchange_push.cu); NULL: it does
+ * nothing. */
+void ig_cuda_push(const struct ig_cuda_exchange *exchange, struct ig_text *text);
 
 #endif

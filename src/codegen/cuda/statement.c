@@ -151,6 +151,10 @@ static void find_spread(struct ig_code_printer *p, const struct ig_stmt *s, stru
     ig_code_roots(p, s, find_spread_in, f);
     if (s->kind == IG_S_STORE && p->k->buffers.at[s->buffer].kind == IG_BUFFER_SPREAD)
         f->rounds = p->k->buffers.at[s->buffer].elements / p->k->buffers.at[s->buffer].width;
+    for (int i = 0; s->kind == IG_S_CALL && i < s->n_args; i++) {
+        const struct ig_buffer *b = s->args[i].buffer < 0 ? NULL : &p->k->buffers.at[s->args[i].buffer];
+        if (b && b->kind == IG_BUFFER_SPREAD) f->rounds = b->elements / b->width;
+    }
     for (uint32_t i = 0; i < s->body.count; i++)
         find_spread(p, s->body.at[i], f);
 }

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "ir/part.h"
+#include "kernel/cuda/contract/contract.h"
+#include "kernel/cuda/exchange_block.h"
 #include "kernel/kernel.h"
 
 /* The next region from *inout_at on that is a collective; NULL: none. */
@@ -34,6 +37,42 @@ void ig_shard_agree(struct ig_graph *const *graphs, int ranks, const struct ig_t
             same = strcmp(first, text_of(graphs[r], regions[r], target)) == 0;
         for (int r = 0; r < ranks && !same; r++)
             regions[r]->joined = NULL;
+    }
+}
+
+/* What the kernel of a product sends; NULL: nothing, or there is no such kernel. */
+static const struct ig_cuda_exchange *sent_by(const struct ig_kernel *kernel) {
+    if (!kernel) return NULL;
+    return kernel->gemm ? kernel->gemm->pushes : kernel->blocks ? kernel->blocks->pushes : NULL;
+}
+
+/* Is a result of the region stored in the memory of an input? */
+static bool updates_input(const struct ig_graph *g, const struct ig_region *region) {
+    for (uint32_t o = 0; o < g->outputs.count; o++) {
+        for (uint32_t i = 0; g->outputs.at[o].updates && i < region->outputs.count; i++)
+            if (ig_part_base(g, g->outputs.at[o].value) == ig_part_base(g, region->outputs.at[i])) return true;
+    }
+    return false;
+}
+
+/* The product may still run when what it sends has been taken: so nothing may be written then that it reads. */
+static void push(struct ig_graph *g, uint32_t product, const struct ig_target *target) {
+    struct ig_region *from = &g->regions.at[product], *to = &g->regions.at[product + 1];
+    const struct ig_node *collective = &g->nodes.at[to->anchor];
+    if (from->family != IG_FAMILY_CONTRACT || from->outputs.at[0] != collective->in[0]) return;
+    if (updates_input(g, to->joined)) return;
+    struct ig_region sender = *from, *receiver = ig_memdup(g->job, to->joined, sizeof *receiver);
+    sender.pushed = receiver->pushed = (int)ig_attr_int(g, collective, IG_ATTR_ranks);
+    const struct ig_cuda_exchange *sent = sent_by(ig_kernel_candidate(g, &sender, target, NULL, 0));
+    const struct ig_kernel *taker = ig_kernel_candidate(g, receiver, target, NULL, 0);
+    if (!sent || !taker || taker->exchange->row != sent->row || taker->exchange->dtype != sent->dtype) return;
+    from->pushed = sender.pushed;
+    to->joined = receiver;
+}
+
+void ig_shard_push(struct ig_graph *g, const struct ig_target *target) {
+    for (uint32_t r = 1; r < g->regions.count; r++) {
+        if (g->regions.at[r].joined) push(g, r - 1, target);
     }
 }
 

@@ -36,7 +36,7 @@ static void note(void *user, const char *text) {
 static void add_regions(struct ig_tuner *tuner, struct ig_graph *g) {
     for (uint32_t i = 0; i < g->regions.count; i++) {
         const struct ig_region *region = &g->regions.at[i];
-        if (ig_family_has_kernels(region->family)) {
+        if (ig_family_has_kernels(region->family) && !region->pushed) { /* which has one kernel */
             ig_tuner_add(tuner, g, region);
             continue;
         }

@@ -37,6 +37,13 @@ ig_dim ig_exchange_number(struct ig_dims *dims) {
     return ig_dim_symbol(dims, NUMBER);
 }
 
+int ig_exchange_seat(struct ig_loops *loops, const struct ig_graph *graph, const struct ig_region *region) {
+    int count = (int)region->outputs.count;
+    for (uint32_t i = 0; i < region->inputs.count; i++)
+        count += !ig_is_literal(graph, region->inputs.at[i]);
+    return ig_loops_param(loops, count, INGOT_U64, true, "seat");
+}
+
 struct ig_collective ig_exchange_collective(const struct ig_graph *graph, const struct ig_node *n) {
     static const enum ig_collective_kind kinds[IG_OP_COUNT] = {[IG_OP_all_reduce] = IG_ALL_REDUCE,
                                                                [IG_OP_all_gather] = IG_ALL_GATHER,
@@ -88,13 +95,14 @@ static bool is_even(struct ig_dims *dims, const struct ig_cuda_exchange *e, cons
     return true;
 }
 
-static void emit(struct ig_kernel *kernel, const struct ig_region *region, const ig_dim *sizes, uint32_t n_sizes) {
+static void emit(struct ig_kernel *kernel, const struct ig_graph *graph, const struct ig_region *region,
+                 const ig_dim *sizes, uint32_t n_sizes) {
     struct ig_loops *k = kernel->loops;
     struct ig_call_arg args[4 + IG_EXCHANGE_MOST_SIZES];
     ig_x tile, zero = ig_x_index(k, 0);
     ig_loops_dim(k, ig_exchange_number(k->dims)); /* the first of all, where the runtime finds it */
     struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, zero, ig_x_dim(k, kernel->tiles), ig_x_index(k, 1), &tile);
-    const int seat = ig_loops_param(k, (int)(region->inputs.count + region->outputs.count), INGOT_U64, true, "seat");
+    const int seat = ig_exchange_seat(k, graph, region);
     args[0] = (struct ig_call_arg){0, zero};
     args[1] = (struct ig_call_arg){1, zero};
     args[2] = (struct ig_call_arg){seat, zero};
@@ -161,6 +169,6 @@ struct ig_kernel *ig_kernel_exchange_cuda(struct ig_graph *graph, const struct i
     kernel->tactic = ig_format(graph->job, "%s through windows of %u GPUs", ig_collective_name(what.kind), e->ranks);
     struct ig_lower lower;
     ig_lower_init(&lower, kernel->loops, graph, region);
-    emit(kernel, region, sizes, n_sizes);
+    emit(kernel, graph, region, sizes, n_sizes);
     return kernel;
 }

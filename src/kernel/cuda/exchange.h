@@ -18,6 +18,8 @@ enum { IG_EXCHANGE_MOST_SIZES = 2 + IG_MOST_RANKS };
 /* Is there a kernel for this region of a collective? Its buffers are operand, result and seat (base/window.h). */
 bool ig_exchange_has_kernel(const struct ig_graph *graph, const struct ig_region *region,
                             const struct ig_target *target);
+/* The parameter for the rank's seat, behind those of a region's inputs and outputs. Returns its buffer. */
+int ig_exchange_seat(struct ig_loops *loops, const struct ig_graph *graph, const struct ig_region *region);
 /* The dim of kernels that is the number of the collective: equal collectives share a kernel. */
 ig_dim ig_exchange_number(struct ig_dims *dims);
 

@@ -20,6 +20,7 @@ struct ig_cuda_exchange {
     /* Not 0: a short all-reduce of a matrix whose rows have so many elements. Each block reduces one row, of which it needs
      * all, and has a multiple of 32 threads, at least 128. The kernel's opening is IG_EXCHANGE_OPENING. */
     int64_t row;
+    bool pushed; /* by rows: the product before it has sent the rows, this rank's too to itself (ir/graph.h) */
 };
 #define IG_EXCHANGE_OPENING "exchange::rows all(seat);"
 

@@ -122,20 +122,12 @@ static void leave_value_out(struct joined *j) {
     j->row.region = rest;
 }
 
-/* The buffer parameters of inputs and outputs; the next is the seat. */
-static int count_params(const struct joined *j) {
-    int count = (int)j->region->outputs.count;
-    for (uint32_t i = 0; i < j->region->inputs.count; i++)
-        count += !ig_is_literal(j->g, j->region->inputs.at[i]);
-    return count;
-}
-
 static struct ig_row_arrival arrive(struct joined *j) {
     struct ig_loops *k = j->row.k;
     ig_x zero = ig_x_index(k, 0);
     const enum ingot_dtype dtype = ig_type_of(j->g, j->value)->dtype;
     const int *buffer_of = j->row.lower.buffer_of;
-    ig_loops_param(k, count_params(j), INGOT_U64, true, "seat"); /* for the opening */
+    ig_exchange_seat(k, j->g, j->region); /* for the opening */
     struct ig_row_arrival a = {.value = j->value, .buffer = ig_loops_shared(k, dtype, 0, "reduced")};
     const struct ig_call_arg source = {buffer_of[j->collective->in[0]], zero}, row = {a.buffer, zero};
     const struct ig_call_arg number = {-1, ig_x_dim(k, ig_exchange_number(k->dims))},
@@ -148,24 +140,28 @@ static struct ig_row_arrival arrive(struct joined *j) {
 }
 
 /* Microseconds: what an all-reduce takes (ig_exchange_time), a block's part of it, and each pass over a row that is in registers. An
- * assumption: the block sends and receives 40 GB/s beyond what all of them do. */
+ * assumption: the block sends and receives 40 GB/s beyond what all of them do. Rows that are pushed are under way while their product
+ * ends (bench/results/ranks/2026-11-28-pushes.md). */
 struct problem {
     int64_t bytes, lines, passes;
     uint32_t ranks;
+    bool pushed;
 };
+enum { PUSHED_NANOSECONDS = 1300 /* saved */ };
 
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
     const int64_t most = IG_WINDOW_SHORT_LINES / p->lines;
     const double rows = (double)(sizes[0] < most ? sizes[0] : most);
     return ig_exchange_time(fmin(rows, IG_WINDOW_HEADERS) * (double)p->bytes, p->ranks) +
-           (double)(p->ranks - 1) * (double)p->bytes / 4e4 + 0.15 * (double)p->passes;
+           (double)(p->ranks - 1) * (double)p->bytes / 4e4 + 0.15 * (double)p->passes -
+           (p->pushed ? PUSHED_NANOSECONDS / 1e3 : 0);
 }
 
 static void make_model(struct joined *j, uint32_t ranks) {
     struct problem *p = IG_NEW(j->g->job, struct problem);
     ig_dim one = ig_dim_const(j->g->dims, 1);
-    *p = (struct problem){j->bytes, (j->bytes + LINE - 1) / LINE, j->row.passes + 1, ranks};
+    *p = (struct problem){j->bytes, (j->bytes + LINE - 1) / LINE, j->row.passes + 1, ranks, j->region->pushed != 0};
     j->row.kernel->model = (struct ig_kernel_model){{j->rows, one, one, one}, p, cost};
 }
 
@@ -184,7 +180,8 @@ struct ig_kernel *ig_kernel_exchange_row_cuda(struct ig_graph *graph, const stru
                                    .ranks = (uint32_t)ig_attr_int(graph, j.collective, IG_ATTR_ranks),
                                    .early = ig_target_has_early_start(target),
                                    .even = j.bytes % LINE == 0 ? LINE : 0,
-                                   .row = j.elements};
+                                   .row = j.elements,
+                                   .pushed = region->pushed != 0};
     kernel->exchange = e;
     kernel->opening = IG_EXCHANGE_OPENING;
     kernel->threads = threads_for(j.bytes);
@@ -196,7 +193,7 @@ struct ig_kernel *ig_kernel_exchange_row_cuda(struct ig_graph *graph, const stru
     if (!ig_row_arrived_cuda(&j.row, &arrival)) return NULL;
     make_model(&j, e->ranks);
     ig_row_finish(&j.row);
-    kernel->tactic = ig_format(graph->job, "%s through windows of %u GPUs, %s", ig_collective_name(what.kind), e->ranks,
-                               kernel->tactic);
+    kernel->tactic = ig_format(graph->job, "%s%s through windows of %u GPUs, %s", ig_collective_name(what.kind),
+                               e->pushed ? " of pushed rows" : "", e->ranks, kernel->tactic);
     return kernel;
 }

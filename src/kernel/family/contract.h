@@ -58,6 +58,7 @@ struct ig_contract {
     ig_x ahead_at;
     ig_x inside;         /* whether it exists: otherwise it is not stored; IG_NO_X: it does */
     struct ig_line line; /* the loop over a row of results, on CPUs */
+    bool kept;           /* results are also stored in the tile, in the place of the sums */
     bool astray;         /* the epilogue requested another element: the schedule does not apply */
 };
 

@@ -70,6 +70,7 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
         if (ig_line_store(c->kernel, c->target, &c->line, body, c->lower.buffer_of[v], at, value)) continue;
         struct ig_stmt *to = c->inside == IG_NO_X ? body : ig_s_if(c->k, body, c->inside);
         ig_s_store(c->k, to, c->lower.buffer_of[v], at, value);
+        if (c->kept) ig_s_store(c->k, to, tile, tile_at, ig_x_cast(c->k, value, c->dtype, false));
     }
     c->lower.known = NULL;
 }

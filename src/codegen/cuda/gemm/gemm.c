@@ -1,6 +1,7 @@
 /* The matrix product of a block as CUDA C++: prints the constants, and the parts of the template that they need. */
 #include "codegen/cuda/gemm/gemm.h"
 
+#include "codegen/cuda/exchange.h"
 #include "codegen/cuda/templates.h"
 
 enum { MOST_UNROLLED = 12 /* steps */, MOST_SUMS = 16 /* of a thread */ };
@@ -274,6 +275,7 @@ static void print_stream(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, ig_cuda_template_gemm_barrier);
     ig_text_add(text, cores ? ig_cuda_template_gemm_box : ig_cuda_template_copy);
     ig_text_add(text, ig_cuda_template_gemm_ring);
+    ig_cuda_push(g->pushes, text);
     ig_text_add(text, cores ? ig_cuda_template_gemm_stream_mma : ig_cuda_template_gemm_stream_fma);
 }
 

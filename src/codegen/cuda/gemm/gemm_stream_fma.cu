@@ -80,31 +80,39 @@ struct sums {
     }
 };
 
-__device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
-                                         const void *b, long long ldb, long long first_column, long long columns,
-                                         long long, const void *twin = nullptr) {
+// A tile: `begin` has the first pieces brought and waits for the kernel before; then come loads for the epilogue; then `multiply`.
+struct stream {
     weights from;
-    from.line = ldb * ELEMENT;
-    from.columns = columns - first_column < BN ? (int)(columns - first_column) : (int)BN;
-    from.from[PRODUCTS - 1] = (const char *)twin + first_column * from.line;
-    from.from[0] = (const char *)b + first_column * from.line;
     walk now, ahead;
-    start_ring(from, ahead);
-    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-    const rows_of_block lines((const char *)a + first_row * lda * ELEMENT, lda * ELEMENT,
-                              rows - first_row < BM ? (int)(rows - first_row) : (int)BM);
-    for (; now.group < GROUPS; now.next_group()) {
-        if (from.width(now.group) <= 0) continue;
-        sums c;
-        c.clear();
-        for (; now.has_piece(); now.next_piece()) {
-            wait(now.barrier(), now.parity);
-            c.add(now);
-            __syncwarp(); // the stage has been read
-            bring_next(from, ahead);
-        }
-        c.store(tile, now.group);
+    exchange::push push;
+
+    __device__ __forceinline__ void begin(const void *b, long long ldb, long long first_column, long long columns,
+                                          const void *twin = nullptr, const void *seat = nullptr) {
+        from.line = ldb * ELEMENT;
+        from.columns = columns - first_column < BN ? (int)(columns - first_column) : (int)BN;
+        from.from[PRODUCTS - 1] = (const char *)twin + first_column * from.line;
+        from.from[0] = (const char *)b + first_column * from.line;
+        start_ring(from, ahead);
+        if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+        push.begin(seat);
     }
-    end_ring();
-    __syncthreads();
-}
+    // The rows from first_row on, to the tile.
+    __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows) {
+        const rows_of_block lines((const char *)a + first_row * lda * ELEMENT, lda * ELEMENT,
+                                  rows - first_row < BM ? (int)(rows - first_row) : (int)BM);
+        for (; now.group < GROUPS; now.next_group()) {
+            if (from.width(now.group) <= 0) continue;
+            sums c;
+            c.clear();
+            for (; now.has_piece(); now.next_piece()) {
+                wait(now.barrier(), now.parity);
+                c.add(now);
+                __syncwarp(); // the stage has been read
+                bring_next(from, ahead);
+            }
+            c.store(tile, now.group);
+        }
+        end_ring();
+        __syncthreads();
+    }
+};

@@ -128,16 +128,23 @@ __device__ __forceinline__ void add_up(float *tile, const sums &own) {
     __syncthreads();
 }
 
-// The products of the rows from first_row on with the columns from `line` on of what the maps describe, to the tile.
+// A tile: `begin` has the first pieces brought and waits for the kernel before; then come loads for the epilogue; then `multiply`.
 struct stream {
-    const tensor_map &first, &second;
+    weights from;
+    walk now, ahead;
+    exchange::push push;
 
-    __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
-                                             long long line) const {
-        const weights from = {first, second, (int)line};
-        walk now, ahead;
+    __device__ __forceinline__ stream(const tensor_map &first, const tensor_map &second) : from{first, second, 0} {
+    }
+    // With the columns from `line` on of what the maps describe.
+    __device__ __forceinline__ void begin(long long line, const void *seat = nullptr) {
+        from.line = (int)line;
         start_ring(from, ahead);
         if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+        push.begin(seat);
+    }
+    // The rows from first_row on, to the tile.
+    __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows) {
         const rows_of_block lines((const char *)a + first_row * lda * ELEMENT, lda * ELEMENT,
                                   rows - first_row < BM ? (int)(rows - first_row) : (int)BM);
         sums c;

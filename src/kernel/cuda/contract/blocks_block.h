@@ -22,8 +22,9 @@ struct ig_cuda_blocks {
     int ahead;                /* chunks of codes that a thread loads at once; streamed: chunks of a piece */
     bool stream;
     int stages;
-    int bits;                      /* 2, 4 or 8 */
-    int64_t depth, block, columns; /* columns: of scales in memory */
+    const struct ig_cuda_exchange *pushes; /* streamed: rows that are also sent to all ranks; or NULL */
+    int bits;                              /* 2, 4 or 8 */
+    int64_t depth, block, columns;         /* columns: of scales in memory */
     int offset;
     bool zero, table; /* zero points are bytes */
     bool early;       /* codes are constant and are loaded before the kernel waits for the preceding one */

@@ -10,7 +10,7 @@
  * its rows: each adds up its share through distributed shared memory, in a fixed order, and runs the epilogue on it. So
  * results are deterministic.
  */
-#include "kernel/cuda/contract/contract.h"
+#include "kernel/cuda/contract/contract_product.h"
 
 #include <math.h>
 
@@ -19,33 +19,20 @@
 
 enum { MOST_VECTOR = 16 }; /* bytes per access */
 
-struct gemm {
-    struct ig_contract *c;
-    struct ig_loops *k;
-    struct ig_cuda_gemm *g;
-    struct ig_cuda_source a, b, twin;
-    struct ig_cuda_scales scales;      /* of matmul_scaled */
-    ig_dim rows, batch, columns_apart; /* `boxed`: columns of B from one batch to the next */
-    int tile;                          /* buffer of sums */
-    int list;
-    int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
-    /* Variables of the tile being emitted. */
-    ig_x at, share, first_row, first_column;
-};
-
-static ig_x num(struct gemm *s, int64_t i) {
+static ig_x num(struct ig_cuda_product *s, int64_t i) {
     return ig_x_index(s->k, i);
 }
 
-static ig_x dim(struct gemm *s, ig_dim d) {
+static ig_x dim(struct ig_cuda_product *s, ig_dim d) {
     return ig_x_dim(s->k, d);
 }
 
-static ig_dim constant(struct gemm *s, int64_t i) {
+static ig_dim constant(struct ig_cuda_product *s, int64_t i) {
     return ig_dim_const(s->k->dims, i);
 }
 
-static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi, ig_x *out_var) {
+static struct ig_stmt *loop(struct ig_cuda_product *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
+                            ig_x *out_var) {
     return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
 }
 
@@ -53,7 +40,7 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
 
 /* Sums that are scaled step by step: blocks have to be steps, and of the columns that a thread has, either all or none share a
  * scale with the next one. */
-static bool choose_scaled_math(struct gemm *s) {
+static bool choose_scaled_math(struct ig_cuda_product *s) {
     enum { BLOCK = 128, NEIGHBOURS = 32 };
     struct ig_contract *c = s->c;
     struct ig_cuda_gemm *g = s->g;
@@ -67,7 +54,7 @@ static bool choose_scaled_math(struct gemm *s) {
 }
 
 /* Chooses the instructions; false if the template has none for the operand types. */
-static bool choose_math(struct gemm *s) {
+static bool choose_math(struct ig_cuda_product *s) {
     const struct ig_contract *c = s->c;
     struct ig_cuda_gemm *g = s->g;
     if (c->scaled) return choose_scaled_math(s);
@@ -83,11 +70,11 @@ static bool choose_math(struct gemm *s) {
 }
 
 /* Does a byte lie beside its neighbours across the depth? */
-static bool are_bytes_across(const struct gemm *s) {
+static bool are_bytes_across(const struct ig_cuda_product *s) {
     return ig_cuda_math_is_bytes(s->g->math) && (s->a.kind == IG_CUDA_ACROSS || s->b.kind == IG_CUDA_ACROSS);
 }
 
-static void find_operands(struct gemm *s, ig_x b) {
+static void find_operands(struct ig_cuda_product *s, ig_x b) {
     s->a = ig_cuda_source_a(s->c, b, s->g->a_type);
     s->b = ig_cuda_source_b(s->c, b, s->g->b_type);
     if (s->c->has_twin) s->twin = ig_cuda_source_twin_b(s->c, b, s->g->b_type);
@@ -106,7 +93,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
 }
 
 /* Sets up the cost model; returns the problem at the sizes c->at. */
-static const struct ig_cuda_problem *make_model(struct gemm *s, ig_x batch) {
+static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s, ig_x batch) {
     struct ig_contract *c = s->c;
     struct ig_cuda_problem *p = IG_NEW(s->k->job, struct ig_cuda_problem);
     *p = (struct ig_cuda_problem){.batch = ig_sizes_guess(c->at, s->batch),
@@ -134,7 +121,7 @@ static const struct ig_cuda_problem *make_model(struct gemm *s, ig_x batch) {
 }
 
 /* The steps of each block along the depth; 0: not known, or not the same for all. */
-static int steps_of(const struct gemm *s) {
+static int steps_of(const struct ig_cuda_product *s) {
     int64_t depth, steps;
     if (!ig_dim_is_const(s->k->dims, s->c->depth, &depth)) return 0;
     steps = (depth + s->g->bk - 1) / s->g->bk;
@@ -142,14 +129,14 @@ static int steps_of(const struct gemm *s) {
 }
 
 /* Do both products' second operands lie in the same way, from the beginning of their buffers? */
-static bool is_twin_alike(struct gemm *s) {
+static bool is_twin_alike(struct ig_cuda_product *s) {
     bool matrix = s->b.kind == IG_CUDA_ACROSS || s->b.kind == IG_CUDA_ALONG;
     return matrix && s->twin.kind == s->b.kind && s->twin.ld == s->b.ld && s->twin.copy == s->b.copy &&
            ig_cuda_begins_buffer(s->c, &s->b) && ig_cuda_begins_buffer(s->c, &s->twin);
 }
 
 /* Finds the operands and all candidates; returns how many. */
-static int find_candidates(struct gemm *s, struct ig_cuda_gemm *out) {
+static int find_candidates(struct ig_cuda_product *s, struct ig_cuda_gemm *out) {
     struct ig_contract *c = s->c;
     s->rows = ig_cuda_rows(c);
     s->batch = ig_cuda_batch(c);
@@ -167,20 +154,25 @@ static int find_candidates(struct gemm *s, struct ig_cuda_gemm *out) {
 }
 
 double ig_cuda_contract_gemm_time(struct ig_contract *c) {
-    struct gemm s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
+    struct ig_cuda_product s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
     if (!choose_math(&s) || find_candidates(&s, candidates) == 0) return INFINITY;
     return ig_cuda_gemm_cost(c->kernel->model.problem, &candidates[0]);
 }
 
 /* Makes candidate c->choice; false if it is beyond the last. */
-static bool choose(struct gemm *s) {
+static bool choose(struct ig_cuda_product *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
     struct ig_contract *c = s->c;
     c->choices = find_candidates(s, candidates);
     IG_ASSERT(s->k->job, c->choices > 0 || c->has_twin);
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
+    if (c->region->pushed) {
+        s->g->pushes = s->g->stream ? ig_cuda_contract_push(c, s->g->bm) : NULL;
+        c->choices = s->g->pushes != NULL;
+        if (c->choice >= c->choices) return false;
+    }
     s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
     s->g->whole_columns = ig_dim_divides(s->k->dims, constant(s, s->g->bn), c->columns);
     s->g->steps = steps_of(s);
@@ -188,12 +180,12 @@ static bool choose(struct gemm *s) {
     return true;
 }
 
-static const char *producer_tactic(struct gemm *s) {
+static const char *producer_tactic(struct ig_cuda_product *s) {
     static const char *const turns[] = {"", "", " in turns", " in 3 turns", " in 4 turns"};
     return ig_format(s->k->job, " tma%s%s", turns[s->g->turns], s->g->kept ? ", B kept" : "");
 }
 
-static const char *tactic(struct gemm *s) {
+static const char *tactic(struct ig_cuda_product *s) {
     static const char *const maths[] = {"fma", "tf32", "f16", "bf16", "i8", "f8"};
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
     const struct ig_cuda_gemm *g = s->g;
@@ -204,8 +196,8 @@ static const char *tactic(struct gemm *s) {
         return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
                          g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, split);
     if (g->stream)
-        return ig_format(s->k->job, "gemm %s stream %dx%s%d, %d warps, %d pieces ahead", maths[g->math], g->bm,
-                         g->twin ? "2x" : "", g->bn, g->warps_n, g->stages);
+        return ig_format(s->k->job, "gemm %s stream %dx%s%d, %d warps, %d pieces ahead%s", maths[g->math], g->bm,
+                         g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, g->pushes ? ", pushed" : "");
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? producer_tactic(s)
                      : g->swapped    ? " wgmma swapped"
@@ -214,7 +206,7 @@ static const char *tactic(struct gemm *s) {
                      g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);
 }
 
-static bool has_load(struct gemm *s, ig_x x) {
+static bool has_load(struct ig_cuda_product *s, ig_x x) {
     const struct ig_x_node *n = ig_x_look(s->k, x);
     bool found = n->kind == IG_X_LOAD;
     for (int i = 0; i < 3 && !found; i++)
@@ -224,7 +216,7 @@ static bool has_load(struct gemm *s, ig_x x) {
 
 /* Can copies of B begin before the kernel waits for its predecessor? Until then it may read only constants and write
  * nothing. That excludes operands whose offsets are loaded: the predecessor may compute these. */
-static bool is_early(struct gemm *s) {
+static bool is_early(struct ig_cuda_product *s) {
     const struct ig_contract *c = s->c;
     if (!ig_target_has_early_start(c->target) || s->g->a == IG_CUDA_FILLED) return false;
     if (has_load(s, s->g->a == IG_CUDA_LISTED ? s->a.position : s->a.base) || has_load(s, s->b.base)) return false;
@@ -235,8 +227,7 @@ static bool is_early(struct gemm *s) {
     return false;
 }
 
-/* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that. */
-static int vector_of(struct gemm *s) {
+int ig_product_vector(struct ig_cuda_product *s) {
     const struct ig_contract *c = s->c;
     int widest = 2;
     for (uint32_t i = 0; i < c->region->outputs.count; i++) {
@@ -249,7 +240,7 @@ static int vector_of(struct gemm *s) {
     return vector;
 }
 
-static void make_buffers(struct gemm *s) {
+static void make_buffers(struct ig_cuda_product *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
     g->early = is_early(s);
@@ -262,7 +253,7 @@ static void make_buffers(struct gemm *s) {
         s->b_lines = ig_loops_shared(s->k, g->b_type, a_bytes, "columns");
     }
     if (g->producer) {
-        g->dealt = g->b == IG_CUDA_ALONG && vector_of(s) == IG_CUDA_OWN_COLUMNS &&
+        g->dealt = g->b == IG_CUDA_ALONG && ig_product_vector(s) == IG_CUDA_OWN_COLUMNS &&
                    ig_dim_divides(s->k->dims, constant(s, IG_DEALT_LINES), s->c->columns);
         kernel->lasting = 1;
         ig_cuda_map_operands(s->c, g, &s->a, &s->b, s->rows);
@@ -278,8 +269,7 @@ static void make_buffers(struct gemm *s) {
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
-/* Tells the scales that `name` has, from step `first` on, where they and the tile lie. */
-static void start_scales(struct gemm *s, struct ig_stmt *body, const char *name, ig_x first) {
+void ig_product_start_scales(struct ig_cuda_product *s, struct ig_stmt *body, const char *name, ig_x first) {
     const struct ig_cuda_scales *from = &s->scales;
     const char *rows = s->k->buffers.at[from->rows].name, *columns = s->k->buffers.at[from->columns].name;
     if (!s->g->scale_columns) return;
@@ -293,23 +283,23 @@ static void start_scales(struct gemm *s, struct ig_stmt *body, const char *name,
 
 /* ---- Operands copied by the template ----------------------------------------------------------------------------- */
 
-static ig_x last_of(struct gemm *s, ig_dim d) {
+static ig_x last_of(struct ig_cuda_product *s, ig_dim d) {
     return dim(s, ig_dim_sub(s->k->dims, d, constant(s, 1)));
 }
 
-static void fill_list(struct gemm *s, struct ig_stmt *body) {
+static void fill_list(struct ig_cuda_product *s, struct ig_stmt *body) {
     ig_x line;
     body = loop(s, body, IG_FOR_SIMD, num(s, s->g->bm), &line);
     ig_x row = ig_x_min(s->k, ig_x_add(s->k, s->first_row, line), last_of(s, s->rows));
     ig_s_store(s->k, body, s->list, line, ig_x_substitute(s->k, s->a.position, &s->a.line, &row, 1));
 }
 
-static void push(struct gemm *s, struct ig_call_arg *args, int *count, int buffer, ig_x index) {
+static void push(struct ig_cuda_product *s, struct ig_call_arg *args, int *count, int buffer, ig_x index) {
     (void)s;
     args[(*count)++] = (struct ig_call_arg){buffer, index};
 }
 
-static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
+static void push_windows(struct ig_cuda_product *s, struct ig_call_arg *args, int *n) {
     const struct ig_contract *c = s->c;
     const struct ig_type *out = ig_contract_out(c);
     const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before);
@@ -324,20 +314,7 @@ static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
         push(s, args, n, -1, dim(s, i < 0 ? constant(s, 0) : before->dims[i]));
 }
 
-/* Few rows on the tensor cores, by boxes of B. */
-static void call_stream(struct gemm *s, struct ig_stmt *body) {
-    struct ig_call_arg args[8];
-    int n = 0;
-    push(s, args, &n, s->tile, num(s, 0));
-    push(s, args, &n, s->a.buffer, s->a.base);
-    push(s, args, &n, -1, dim(s, s->a.ld));
-    push(s, args, &n, -1, s->first_row);
-    push(s, args, &n, -1, dim(s, s->rows));
-    push(s, args, &n, -1, ig_x_add(s->k, ig_x_mul(s->k, s->at, dim(s, s->columns_apart)), s->first_column));
-    ig_s_call(s->k, body, "gemm::stream{map0, map1}.multiply", args, n);
-}
-
-static void call_multiply(struct gemm *s, struct ig_stmt *body) {
+static void call_multiply(struct ig_cuda_product *s, struct ig_stmt *body) {
     struct ig_call_arg args[32];
     int n = 0;
     push(s, args, &n, s->tile, num(s, 0));
@@ -371,7 +348,7 @@ static void call_multiply(struct gemm *s, struct ig_stmt *body) {
 /* ---- Operands filled in by loops --------------------------------------------------------------------------------- */
 
 /* Splits index p of the depth into the indices of its axes. */
-static void split_depth(struct gemm *s, ig_x p, ig_x *out_depth) {
+static void split_depth(struct ig_cuda_product *s, ig_x p, ig_x *out_depth) {
     for (int i = s->c->depth_rank - 1; i > 0; i--)
         out_depth[i] = ig_x_split_off(s->k, &p, s->c->depth_dim[i]);
     out_depth[0] = p;
@@ -379,7 +356,7 @@ static void split_depth(struct gemm *s, ig_x p, ig_x *out_depth) {
 
 /* Fills one step's lines of A (or B), each along the depth, with zeros beyond the operand. Consecutive threads run
  * along the depth or, if `across`, across it. */
-static void fill(struct gemm *s, struct ig_stmt *body, ig_x step, bool is_a, bool across) {
+static void fill(struct ig_cuda_product *s, struct ig_stmt *body, ig_x step, bool is_a, bool across) {
     struct ig_loops *k = s->k;
     int lines = is_a ? s->g->bm : s->g->bn, bk = s->g->bk;
     ig_x e, depth[IG_CONTRACT_DEPTH], b, m, value;
@@ -407,7 +384,7 @@ static void fill(struct gemm *s, struct ig_stmt *body, ig_x step, bool is_a, boo
 }
 
 /* Are neighbours in memory neighbours across the depth? True of B unless it is transposed. */
-static bool lies_across(struct gemm *s, bool is_a) {
+static bool lies_across(struct ig_cuda_product *s, bool is_a) {
     struct ig_loops *k = s->k;
     ig_x depth[IG_CONTRACT_DEPTH], line = ig_x_free_var(k, is_a ? s->c->rows : s->c->columns), zero = num(s, 0);
     for (int i = 0; i < s->c->depth_rank; i++)
@@ -421,7 +398,7 @@ static bool lies_across(struct gemm *s, bool is_a) {
     return ig_contract_const(s->c, ig_affine_factor(k, &sum, line), 0) == 1;
 }
 
-static void emit_filled(struct gemm *s, struct ig_stmt *body) {
+static void emit_filled(struct ig_cuda_product *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
     ig_dim steps = ig_dim_ceil_div(dims, s->c->depth, constant(s, s->g->bk));
@@ -429,7 +406,7 @@ static void emit_filled(struct gemm *s, struct ig_stmt *body) {
     ig_x lo = ig_x_mul(k, s->share, dim(s, each)), step;
     ig_x hi = ig_x_min(k, ig_x_add(k, lo, dim(s, each)), dim(s, steps));
     ig_s_text(k, body, "gemm::sums registers;\nregisters.clear();");
-    start_scales(s, body, "registers", lo);
+    ig_product_start_scales(s, body, "registers", lo);
     struct ig_stmt *walk = ig_s_for(k, body, IG_FOR_SERIAL, lo, hi, num(s, 1), &step);
     fill(s, walk, step, true, lies_across(s, true));
     fill(s, walk, step, false, lies_across(s, false));
@@ -439,9 +416,9 @@ static void emit_filled(struct gemm *s, struct ig_stmt *body) {
 
 /* ---- Epilogue ---------------------------------------------------------------------------------------------------- */
 
-/* Stores the results of `vector` columns from `column` on in row m, whose sums are in the tile at `at`. Columns beyond
- * the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
-static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x column, int vector, ig_x at) {
+/* Columns beyond the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
+void ig_product_emit_columns(struct ig_cuda_product *s, struct ig_stmt *body, ig_x m, ig_x column, int vector,
+                             ig_x at) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
     ig_x once, j = num(s, 0), b;
@@ -453,7 +430,7 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);
     column = ig_x_add(k, column, j);
     ig_x group = ig_x_mul(k, s->at, dim(s, c->columns)), all = dim(s, ig_dim_mul(k->dims, s->batch, c->columns));
-    if (c->spatial) c->linear = ig_x_add(k, ig_x_mul(k, m, all), ig_x_add(k, group, column));
+    if (c->spatial || c->ahead) c->linear = ig_x_add(k, ig_x_mul(k, m, all), ig_x_add(k, group, column));
     ig_cuda_locate(c, s->at, m, &b, &m);
     ig_contract_position(c, b, m, column, c->position);
     if (s->g->twin) c->twin_at = ig_x_add(k, ig_x_add(k, at, j), num(s, s->g->bn));
@@ -461,13 +438,18 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
-/* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. */
-static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
-    struct ig_loops *k = s->k;
-    int columns = s->g->direct ? s->g->bn / s->g->split : s->g->bn;
-    int vector = vector_of(s);
+int ig_product_epilogue_vector(struct ig_cuda_product *s) {
+    int columns = s->g->direct ? s->g->bn / s->g->split : s->g->bn, vector = ig_product_vector(s);
     while (columns % vector != 0)
         vector /= 2;
+    return vector;
+}
+
+/* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. */
+static void emit_rows(struct ig_cuda_product *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
+    struct ig_loops *k = s->k;
+    int columns = s->g->direct ? s->g->bn / s->g->split : s->g->bn;
+    int vector = ig_product_epilogue_vector(s);
     int across = columns / vector;
     ig_x slot;
     body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
@@ -475,19 +457,28 @@ static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x abo
          column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
     if (s->g->direct) column = ig_x_add(k, ig_x_mul(k, s->share, num(s, columns)), column);
     ig_x at = ig_x_mul(k, ig_x_add(k, above, row), num(s, ig_cuda_gemm_tile_row(s->g)));
-    emit_columns(s, body, ig_x_add(k, first, row), ig_x_add(k, s->first_column, column), vector,
-                 ig_x_add(k, at, column));
+    if (s->c->ahead) s->c->ahead_at = ig_x_mul(k, slot, num(s, vector));
+    ig_product_emit_columns(s, body, ig_x_add(k, first, row), ig_x_add(k, s->first_column, column), vector,
+                            ig_x_add(k, at, column));
+}
+
+bool ig_product_is_beside(struct ig_cuda_product *s, ig_value v) {
+    const struct ig_contract *c = s->c;
+    if (v == IG_NO_VALUE || ig_is_literal(c->graph, v) || !c->lower.is_input[v]) return false;
+    int buffer = c->lower.buffer_of[v];
+    return ig_same_dims(ig_type_of(c->graph, v), ig_contract_out(c)) && buffer != s->a.buffer && buffer != s->b.buffer;
 }
 
 /* All but the last tiles have all their rows; their loop has constant bounds, so that it is unrolled and its loads are
  * in flight together. */
-static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
+static void emit_epilogue(struct ig_cuda_product *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     int rows = s->g->direct ? s->g->bm : s->g->bm / s->g->split;
     ig_x above = s->g->direct ? num(s, 0) : ig_x_mul(k, s->share, num(s, rows)),
          first = ig_x_add(k, s->first_row, above);
-    if (ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
-        emit_rows(s, body, first, above, num(s, rows));
+    const int only = ig_product_only_rows(s);
+    if (only > 0 || ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
+        emit_rows(s, body, first, above, num(s, only > 0 ? only : rows));
         return;
     }
     ig_x left = ig_x_sub(k, dim(s, s->rows), first);
@@ -496,187 +487,9 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     emit_rows(s, body, first, above, ig_x_max(k, left, num(s, 0)));
 }
 
-static struct ig_stmt *unroll(struct gemm *s, struct ig_stmt *body, int count, ig_x *out_var) {
-    *out_var = num(s, 0);
-    return count == 1 ? body : loop(s, body, IG_FOR_UNROLL, num(s, count), out_var);
-}
-
-/* Where the sums of a thread lie that gemm::own_sums gives it: `vector` columns of 32 from *out_column on, in *out_row of
- * eight rows; `piece` counts those of its eight sums. */
-static void locate_own(struct gemm *s, int vector, ig_x lane, ig_x piece, ig_x *out_row, ig_x *out_column) {
-    struct ig_loops *k = s->k;
-    ig_x bit[5];
-    for (int i = 0; i < 5; i++)
-        bit[i] = ig_x_mod(k, ig_x_div(k, lane, num(s, 1 << i)), num(s, 2));
-    ig_x quarter = ig_x_mod(k, lane, num(s, 4)), row = ig_x_div(k, lane, num(s, 4)), column;
-    switch (vector) {
-    case 1:
-        row = piece;
-        column = ig_x_add(k, ig_x_mul(k, quarter, num(s, 2)), bit[2]);
-        column = ig_x_add(k, column, ig_x_mul(k, ig_x_div(k, lane, num(s, 8)), num(s, 8)));
-        break;
-    case 2:
-        row = ig_x_add(k, bit[2], ig_x_mul(k, piece, num(s, 2)));
-        column = ig_x_mul(k, quarter, num(s, 2));
-        column = ig_x_add(k, column, ig_x_mul(k, ig_x_div(k, lane, num(s, 8)), num(s, 8)));
-        break;
-    case 4:
-        column = ig_x_add(k, ig_x_mul(k, bit[0], num(s, 8)), ig_x_mul(k, bit[1], num(s, 4)));
-        column = ig_x_add(k, column, ig_x_mul(k, piece, num(s, 16)));
-        break;
-    default: column = ig_x_mul(k, quarter, num(s, 8)); break;
-    }
-    *out_row = row;
-    *out_column = column;
-}
-
-/* A thread's pieces of its own sums: which, and where they lie. */
-struct piece {
-    ig_x rows, columns, half, piece; /* loop variables */
-    ig_x row, column;                /* of the output; rows beyond the last are the last one */
-    ig_x inside;                     /* is it no such row? IG_NO_X: always */
-};
-
-enum { WARP_ROWS = 16, OWN_LINE = IG_CUDA_OWN_COLUMNS * 4 };
-
-static int own_vector(struct gemm *s) {
-    return vector_of(s) < IG_CUDA_OWN_COLUMNS ? vector_of(s) : IG_CUDA_OWN_COLUMNS;
-}
-
-static void locate_piece(struct gemm *s, ig_x warp, ig_x lane, struct piece *p) {
-    struct ig_loops *k = s->k;
-    int warps = ig_cuda_gemm_workers(s->g) / 32;
-    ig_x own_row, own_column;
-    locate_own(s, own_vector(s), lane, p->piece, &own_row, &own_column);
-    ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, p->rows, num(s, warps)), warp), num(s, WARP_ROWS));
-    row = ig_x_add(k, row, ig_x_mul(k, p->half, num(s, WARP_ROWS / 2)));
-    p->row = ig_x_add(k, s->first_row, ig_x_add(k, row, own_row));
-    p->inside = IG_NO_X;
-    if (!ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
-        p->inside = ig_x_less(k, p->row, dim(s, s->rows));
-        p->row = ig_x_min(k, p->row, last_of(s, s->rows));
-    }
-    ig_x column = ig_x_add(k, ig_x_mul(k, p->columns, num(s, OWN_LINE)), own_column);
-    p->column = ig_x_add(k, s->first_column, column);
-}
-
-/* Opens the loops over the pieces; all are unrolled, because registers cannot be indexed. */
-static struct ig_stmt *loop_pieces(struct gemm *s, struct ig_stmt *body, bool takes_sums, struct piece *p) {
-    int vector = own_vector(s), warps = ig_cuda_gemm_workers(s->g) / 32;
-    body = unroll(s, body, s->g->bm / WARP_ROWS / warps, &p->rows);
-    body = unroll(s, body, s->g->bn / OWN_LINE, &p->columns);
-    body = unroll(s, body, 2, &p->half);
-    if (takes_sums)
-        ig_s_text(s->k, body,
-                  ig_format(s->k->job, "gemm::own_sums<%d>(registers, sums, @%u, @%u, @%u);", vector, (unsigned)p->rows,
-                            (unsigned)p->columns, (unsigned)p->half));
-    return unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &p->piece);
-}
-
-/* Of the pieces' elements in registers. */
-static ig_x number_of_piece(struct gemm *s, const struct piece *p) {
-    struct ig_loops *k = s->k;
-    int vector = own_vector(s);
-    ig_x n = ig_x_add(k, ig_x_mul(k, p->rows, num(s, s->g->bn / OWN_LINE)), p->columns);
-    n = ig_x_add(k, ig_x_mul(k, n, num(s, 2)), p->half);
-    n = ig_x_add(k, ig_x_mul(k, n, num(s, IG_CUDA_OWN_COLUMNS / vector)), p->piece);
-    return ig_x_mul(k, n, num(s, vector));
-}
-
-/* The epilogue of a thread's own sums, whose places follow from wgmma's: eight of 32 columns in eight rows. Rows beyond the last
- * are computed like the last one and not stored, so that loads need not wait for comparisons. */
-static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
-    struct piece p;
-    int vector = own_vector(s);
-    body = loop_pieces(s, body, true, &p);
-    locate_piece(s, warp, lane, &p);
-    s->c->inside = p.inside;
-    s->c->ahead_at = number_of_piece(s, &p);
-    emit_columns(s, body, p.row, p.column, vector, ig_x_mul(s->k, p.piece, num(s, vector)));
-}
-
-/* ---- Operands of the epilogue, loaded ahead of the product ---- */
-
-/* Is v an operand of the epilogue alone, of which the epilogue reads the element that it stores? */
-static bool is_beside(struct gemm *s, ig_value v) {
-    const struct ig_contract *c = s->c;
-    if (!c->spatial || v == IG_NO_VALUE || ig_is_literal(c->graph, v) || !c->lower.is_input[v]) return false;
-    int buffer = c->lower.buffer_of[v];
-    return ig_same_dims(ig_type_of(c->graph, v), ig_contract_out(c)) && buffer != s->a.buffer && buffer != s->b.buffer;
-}
-
-/* Registers that a thread has left for them, beside its sums, addresses and what the epilogue computes. */
-static int spare_registers(struct gemm *s) {
-    enum { OTHERS = 32 };
-    return ig_cuda_gemm_registers(s->g) - OTHERS - s->g->bm * s->g->bn / ig_cuda_gemm_workers(s->g);
-}
-
-/* The memory is far away, and the epilogue would wait for it: a thread has its elements under way before it waits for the product. */
-static void emit_ahead(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
-    struct ig_contract *c = s->c;
-    struct ig_loops *k = s->k;
-    int elements = s->g->bm * s->g->bn / ig_cuda_gemm_workers(s->g), vector = own_vector(s), left = spare_registers(s);
-    int *ahead = IG_NEW_ARRAY(k->job, int, c->graph->values.count);
-    struct piece p;
-    struct ig_stmt *loops = NULL;
-    for (uint32_t v = 0; v < c->graph->values.count; v++)
-        ahead[v] = -1;
-    for (uint32_t i = 0; i < c->region->inputs.count; i++) {
-        ig_value v = c->region->inputs.at[i];
-        if (!is_beside(s, v)) continue;
-        enum ingot_dtype dtype = ig_type_of(c->graph, v)->dtype;
-        int bytes = vector * (int)ingot_dtype_size(dtype), registers = elements * (int)ingot_dtype_size(dtype) / 4;
-        if (bytes < 4 || registers > left) continue;
-        left -= registers;
-        ahead[v] = ig_loops_local(k, dtype, elements, ig_format(k->job, "ahead%u", i));
-        if (!loops) {
-            loops = loop_pieces(s, body, false, &p);
-            locate_piece(s, warp, lane, &p);
-        }
-        ig_x column = p.column;
-        if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns))
-            column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, c->columns, constant(s, vector))));
-        ig_x from = ig_x_add(k, ig_x_mul(k, p.row, dim(s, c->columns)), column);
-        const struct ig_call_arg args[] = {{ahead[v], number_of_piece(s, &p)}, {c->lower.buffer_of[v], from}};
-        ig_s_call(k, loops, ig_format(k->job, "ig_copy_%d", bytes), args, 2);
-    }
-    c->ahead = ahead;
-}
-
-/* What the sums begin with, and how many columns that has from the tile's first one on, as arguments of gemm::multiply. The copies of a
- * thread's columns are of two or more. */
-static const char *start_of(struct gemm *s) {
-    struct ig_contract *c = s->c;
-    struct ig_loops *k = s->k;
-    ig_value begun, start = ig_contract_start(c, &begun);
-    if (start == IG_NO_VALUE || !ig_dim_divides(k->dims, constant(s, 2), c->columns)) return "";
-    c->begun = begun;
-    s->g->begun = true;
-    ig_x left = s->g->whole_columns ? num(s, s->g->bn) : ig_x_sub(k, dim(s, c->columns), s->first_column);
-    return ig_format(k->job, ", %s + @%u, @%u", k->buffers.at[c->lower.buffer_of[start]].name,
-                     (unsigned)s->first_column, (unsigned)left);
-}
-
-/* With a producer, each thread runs the epilogue on its own sums. */
-static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
-    struct ig_loops *k = s->k;
-    ig_x warp, lane;
-    body = loop(s, body, IG_FOR_TEAM, num(s, ig_cuda_gemm_workers(s->g) / 32), &warp);
-    body->lanes = 32;
-    body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
-    emit_ahead(s, body, warp, lane);
-    ig_s_text(k, body, "gemm::sums registers;");
-    start_scales(s, body, "registers", num(s, 0));
-    ig_s_text(k, body,
-              ig_format(k->job, "gemm::multiply(registers, @%u, @%u%s);", (unsigned)tile, (unsigned)dim(s, s->c->depth),
-                        start_of(s)));
-    emit_own(s, body, warp, lane);
-    s->c->ahead = NULL;
-}
-
 /* Divides `within` by the height of its band: IG_CUDA_BAND, or `last` for those from `full` tile rows on. If the
  * quotients are small, by multiplying with 2^SHIFT / height + 1, since the threads that multiply wait for the result. */
-static ig_x divide_by_height(struct gemm *s, ig_x within, ig_x is_full, ig_dim last, ig_dim column_blocks,
+static ig_x divide_by_height(struct ig_cuda_product *s, ig_x within, ig_x is_full, ig_dim last, ig_dim column_blocks,
                              ig_x *out_rest) {
     enum { SHIFT = 17, MOST = (1 << SHIFT) / IG_CUDA_BAND / IG_CUDA_BAND };
     struct ig_loops *k = s->k;
@@ -697,7 +510,7 @@ static ig_x divide_by_height(struct gemm *s, ig_x within, ig_x is_full, ig_dim l
 }
 
 /* With a producer that keeps B, row by row. */
-static void locate_in_rows(struct gemm *s, ig_x tile) {
+static void locate_in_rows(struct ig_cuda_product *s, ig_x tile) {
     struct ig_loops *k = s->k;
     s->first_column = ig_x_mul(k, ig_x_mod(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bn));
     s->first_row = ig_x_mul(k, ig_x_div(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bm));
@@ -705,7 +518,7 @@ static void locate_in_rows(struct gemm *s, ig_x tile) {
 }
 
 /* With a producer, tiles are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */
-static void locate_in_bands(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
+static void locate_in_bands(struct ig_cuda_product *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
     ig_dim before = ig_dim_sub(dims, ig_dim_ceil_div(dims, row_blocks, constant(s, IG_CUDA_BAND)), constant(s, 1));
@@ -731,7 +544,7 @@ static void swap(enum axis *a, enum axis *b) {
  * B is so large that it would not stay in the second-level cache. The last axis needs no division by its number of
  * tiles, for which the first copies would wait: best a symbolic one, since dividing by a constant takes a tenth of the
  * time. */
-static void order_axes(struct gemm *s, const ig_dim *counts, int last, enum axis *order) {
+static void order_axes(struct ig_cuda_product *s, const ig_dim *counts, int last, enum axis *order) {
     enum { LARGE = 16 << 20 };
     const struct ig_contract *c = s->c;
     int64_t elements = ig_sizes_guess(c->at, c->columns) * ig_sizes_guess(c->at, c->depth);
@@ -746,7 +559,7 @@ static void order_axes(struct gemm *s, const ig_dim *counts, int last, enum axis
     }
 }
 
-static void locate(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
+static void locate(struct ig_cuda_product *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
     ig_dim counts[] = {column_blocks, row_blocks, s->batch};
     ig_x at[] = {num(s, 0), num(s, 0), num(s, 0)};
     int last = ig_contract_const(s->c, s->batch, 0) == 1 ? ROW : MATRIX;
@@ -762,7 +575,7 @@ static void locate(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_b
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-static void emit(struct gemm *s) {
+static void emit(struct ig_cuda_product *s) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
@@ -779,7 +592,7 @@ static void emit(struct gemm *s) {
             locate_in_rows(s, tile);
         else
             locate_in_bands(s, tile, row_blocks, column_blocks);
-        emit_owners(s, body, tile);
+        ig_product_emit_owners(s, body, tile);
         return;
     }
     s->share = ig_x_split_off(c->k, &rest, constant(s, s->g->split));
@@ -789,17 +602,22 @@ static void emit(struct gemm *s) {
     } else {
         find_operands(s, s->at);
         if (s->g->a == IG_CUDA_LISTED) fill_list(s, body);
-        if (ig_cuda_gemm_streams_boxes(s->g))
-            call_stream(s, body);
+        if (s->g->stream)
+            ig_product_emit_stream(s, body);
         else
             call_multiply(s, body);
     }
     emit_epilogue(s, body);
+    s->c->ahead = NULL;
+    if (s->g->pushes)
+        ig_cuda_contract_send(c, body,
+                              &(struct ig_cuda_push_tile){s->tile, s->g->bm, s->g->bn, ig_cuda_gemm_tile_row(s->g),
+                                                          s->first_row, s->first_column, s->rows});
     if (s->g->direct) ig_s_call(s->k, body, "gemm::leave", NULL, 0);
 }
 
 bool ig_cuda_contract_gemm(struct ig_contract *c) {
-    struct gemm s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
+    struct ig_cuda_product s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
     if (!choose_math(&s)) return false;
     if (c->spatial && !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     if (!choose(&s)) return c->choices > 0;

@@ -65,6 +65,18 @@ struct ig_cuda_scales {
 };
 bool ig_cuda_find_scales(struct ig_contract *c, struct ig_cuda_scales *out);
 
+/* Of a region whose results are pushed (ir/graph.h): what its kernel sends, the rows of the product, of which a tile has `height`; NULL: it cannot. Then the epilogue
+ * puts results into the tile too. */
+const struct ig_cuda_exchange *ig_cuda_contract_push(struct ig_contract *c, int height);
+/* The last argument of the template's `product.begin`, and the call behind the epilogue that sends a tile. */
+struct ig_call_arg ig_cuda_contract_seat(struct ig_contract *c);
+struct ig_cuda_push_tile {
+    int tile, height, width, apart; /* the buffer, its rows and columns, and elements from row to row */
+    ig_x first_row, first_column;
+    ig_dim rows; /* of all tiles */
+};
+void ig_cuda_contract_send(struct ig_contract *c, struct ig_stmt *body, const struct ig_cuda_push_tile *tile);
+
 /* The inputs of the cost model. */
 struct ig_cuda_problem {
     int64_t batch, rows, columns, depth; /* estimates if not constant */

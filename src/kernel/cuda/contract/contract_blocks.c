@@ -4,6 +4,8 @@
  * divide the depth of 16 columns, and codes are streamed where the copy engine can. More rows share each dequantised weight, and
  * warps side by side the rows.
  */
+#include <string.h>
+
 #include "ir/blocks.h"
 #include "kernel/cuda/contract/contract.h"
 
@@ -162,6 +164,42 @@ static struct ig_call_arg argument(struct blocks *s, uint32_t input) {
     return (struct ig_call_arg){has(s->c, input) ? buffer_of(s->c, input) : -1, num(s, 0)};
 }
 
+/* The tile, and the rows: the arguments that both ways begin with. */
+static int push_rows(struct blocks *s, struct ig_call_arg *args) {
+    const struct ig_call_arg rows[] = {{s->tile, num(s, 0)},
+                                       {s->a.buffer, s->a.base},
+                                       {-1, ig_contract_dim(s->c, s->a.ld)},
+                                       {-1, s->first_row},
+                                       {-1, ig_contract_dim(s->c, s->rows)}};
+    memcpy(args, rows, sizeof rows);
+    return sizeof rows / sizeof *rows;
+}
+
+/* Codes, scales, zero points, table, and the first column. */
+static int push_codes(struct blocks *s, struct ig_call_arg *args) {
+    for (uint32_t i = 1; i <= 4; i++)
+        args[i - 1] = argument(s, i);
+    args[4] = (struct ig_call_arg){-1, s->first_column};
+    return 5;
+}
+
+static void call_multiply(struct blocks *s, struct ig_stmt *body) {
+    struct ig_call_arg args[10];
+    int n = push_rows(s, args);
+    n += push_codes(s, args + n);
+    ig_s_call(s->k, body, "blocks::multiply", args, n);
+}
+
+static void call_stream(struct blocks *s, struct ig_stmt *body) {
+    struct ig_call_arg args[6];
+    int n = push_codes(s, args);
+    ig_s_text(s->k, body, "blocks::stream product;");
+    if (s->b->pushes) args[n++] = ig_cuda_contract_seat(s->c);
+    ig_s_call(s->k, body, "product.begin", args, n);
+    n = push_rows(s, args);
+    ig_s_call(s->k, body, "product.multiply", args, n);
+}
+
 static void emit_epilogue(struct blocks *s, struct ig_stmt *body) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
@@ -191,18 +229,15 @@ static void emit(struct blocks *s) {
     row = tile;
     s->first_column = ig_x_mul(k, ig_x_split_off(k, &row, across), num(s, s->b->bn));
     s->first_row = ig_x_mul(k, row, num(s, s->b->bm));
-    struct ig_call_arg args[] = {{s->tile, num(s, 0)},
-                                 {s->a.buffer, s->a.base},
-                                 {-1, ig_contract_dim(c, s->a.ld)},
-                                 {-1, s->first_row},
-                                 {-1, ig_contract_dim(c, s->rows)},
-                                 argument(s, 1),
-                                 argument(s, 2),
-                                 argument(s, 3),
-                                 argument(s, 4),
-                                 {-1, s->first_column}};
-    ig_s_call(k, body, "blocks::multiply", args, sizeof args / sizeof *args);
+    if (s->b->stream)
+        call_stream(s, body);
+    else
+        call_multiply(s, body);
     emit_epilogue(s, body);
+    if (s->b->pushes)
+        ig_cuda_contract_send(
+            c, body,
+            &(struct ig_cuda_push_tile){s->tile, s->b->bm, s->b->bn, s->b->bn, s->first_row, s->first_column, s->rows});
 }
 
 bool ig_cuda_contract_blocks(struct ig_contract *c) {
@@ -214,6 +249,11 @@ bool ig_cuda_contract_blocks(struct ig_contract *c) {
     if (c->choice >= SIZES) return true;
     s.b->early = is_early(&s);
     choose(&s);
+    if (c->region->pushed) {
+        s.b->pushes = s.b->stream && c->choice == 0 ? ig_cuda_contract_push(c, s.b->bm) : NULL;
+        c->choices = 1;
+        if (!s.b->pushes) return false;
+    }
     p->b = s.b;
     ig_dim one = ig_dim_const(c->k->dims, 1);
     c->kernel->model = (struct ig_kernel_model){{one, s.rows, c->columns, c->depth}, p, cost};
@@ -222,10 +262,11 @@ bool ig_cuda_contract_blocks(struct ig_contract *c) {
     c->kernel->shared_bytes = ig_cuda_blocks_shared(s.b);
     c->kernel->tactic = ig_format(c->k->job, "codes of %d bits %dx%d, %d warps, ", s.b->bits, s.b->bm, s.b->bn,
                                   s.b->warps_n * s.b->warps_k);
-    c->kernel->tactic = s.b->stream ? ig_format(c->k->job, "%sstreamed, %d pieces of %d chunks ahead",
-                                                c->kernel->tactic, s.b->stages, s.b->ahead)
-                                    : ig_format(c->k->job, "%sdepth in %d, %d chunks ahead", c->kernel->tactic,
-                                                s.b->warps_k, s.b->ahead);
+    c->kernel->tactic =
+        s.b->stream
+            ? ig_format(c->k->job, "%sstreamed, %d pieces of %d chunks ahead%s", c->kernel->tactic, s.b->stages,
+                        s.b->ahead, s.b->pushes ? ", pushed" : "")
+            : ig_format(c->k->job, "%sdepth in %d, %d chunks ahead", c->kernel->tactic, s.b->warps_k, s.b->ahead);
     s.tile = ig_loops_shared(c->k, INGOT_F32, 0, "sums");
     emit(&s);
     ig_loops_store_once(c->k);

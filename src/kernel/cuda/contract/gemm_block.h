@@ -99,7 +99,8 @@ struct ig_cuda_gemm {
      * is that of B, and 1 that of the second B, or of B again. Requires A ALONG, for the tensor cores in copies of 16 bytes, B ALONG
      * in copies of 16 bytes, sm_90 and warps_m = 1. */
     bool stream;
-    int depth; /* stream: of the whole product */
+    int depth;                             /* stream: of the whole product */
+    const struct ig_cuda_exchange *pushes; /* stream: rows that are also sent to all ranks; or NULL */
     /* direct, stream: there is a second B; the tile has its columns behind those of the first. If direct, half of the warps
      * multiply by it. */
     bool twin;
