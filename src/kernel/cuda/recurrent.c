@@ -4,7 +4,8 @@
  *
  * Each block holds all states of the rows, and multiplies them by its panel of weights. Its threads then compute the
  * gates of its units, a unit of a row each, and send the new states to the other blocks before the cluster meets. What
- * the gates need from the input is loaded before the products, into registers, since it comes from memory.
+ * the gates need from the input is loaded before the products, into registers, since it comes from memory; by a block that shares with
+ * no other, a step ahead.
  *
  * The products are on the tensor cores if the weights are narrow and the states bounded, so that these can be split into
  * two narrow numbers, and if all weights find room in the blocks.
@@ -210,12 +211,26 @@ static ig_x unit_loop(struct ig_recurrence *r, struct ig_stmt **body) {
     return ig_x_and(k, ig_x_less(k, row, r->rows), ig_x_less(k, unit, num(r, r->block->hidden)));
 }
 
-static void emit_inputs(struct ig_recurrence *r, struct ig_stmt *body) {
+/* What the gates of a step take from the input. */
+static void emit_inputs(struct ig_recurrence *r, struct ig_stmt *body, ig_x step) {
+    const ig_x now = r->step;
+    r->step = step;
     unit_loop(r, &body);
     for (int g = 0; g < r->gates; g++) {
         ig_x at = ig_x_add(r->k, ig_x_mul(r->k, r->iteration, num(r, r->gates)), num(r, g));
         ig_s_store(r->k, body, r->inputs, at, ig_recurrence_input(r, g));
     }
+    r->step = now;
+}
+
+/* A step ahead? Where blocks meet, all that they have loaded must have come. */
+static bool loads_ahead(const struct ig_recurrence *r) {
+    return r->block->blocks == 1;
+}
+
+static void emit_next_inputs(struct ig_recurrence *r, struct ig_stmt *body) {
+    ig_x last = ig_x_dim(r->k, ig_dim_sub(r->k->dims, r->time, ig_dim_const(r->k->dims, 1)));
+    emit_inputs(r, body, ig_x_min(r->k, ig_x_add(r->k, r->step, num(r, 1)), last));
 }
 
 /* States of the tile's rows, of which products are computed: f32 in `buffer` from `at` on, on the tensor cores also in a
@@ -256,6 +271,7 @@ static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const stru
         ig_recurrence_gates(r, ig_s_if(k, units, goes_on), round->number);
         if (to->buffer == r->states) ig_recurrence_rest(r, ig_s_if(k, units, ig_x_map1(k, IG_OP_not, goes_on)));
     }
+    if (to->buffer == r->states && loads_ahead(r)) emit_next_inputs(r, body);
     emit_share(r, body, to);
 }
 
@@ -271,6 +287,8 @@ void ig_cuda_recurrent_begin(struct ig_recurrence *r, struct ig_stmt *body) {
     ig_s_text(k, body, "recurrent::meet();");
     struct operand first = {r->states, num(r, 0), num(r, 0)};
     if (r->block->cores) emit_share(r, body, &first);
+    if (!loads_ahead(r)) return;
+    emit_inputs(r, ig_s_if(k, body, ig_x_less(k, num(r, 0), ig_x_dim(k, r->time))), num(r, 0));
 }
 
 void ig_cuda_recurrent_step(struct ig_recurrence *r, struct ig_stmt *body) {
@@ -279,7 +297,7 @@ void ig_cuda_recurrent_step(struct ig_recurrence *r, struct ig_stmt *body) {
     ig_x odd = ig_x_mod(k, r->step, num(r, 2));
     struct operand before = {r->states, r->old_at, odd}, after = {r->states, r->new_at, ig_x_sub(k, num(r, 1), odd)};
     struct operand reset = {r->reset, num(r, 0), num(r, 2)};
-    emit_inputs(r, body);
+    if (!loads_ahead(r)) emit_inputs(r, body, r->step);
     if (!ig_recurrence_has_two_rounds(r)) {
         emit_round(r, body, &all, &before, &after);
         return;

@@ -121,7 +121,9 @@ static void init(struct ig_recurrence *r) {
     r->time = xw->dim[0];
     r->batch = xw->dim[1];
     r->hidden = weights->dim[1];
-    r->units = (int)ig_target_units(r->target, r->gates, (int)element, known(r, r->hidden, 64));
+    r->units = ig_target_is_cuda(r->target) /* without blocks that share them, whole vectors */
+                   ? ig_micro_lanes(r->target, r->dtype)
+                   : (int)ig_target_units(r->target, r->gates, (int)element, known(r, r->hidden, 64));
     bool packed = weights->rank == 4;
     r->packs = !packed || weights->dtype != r->dtype || known(r, weights->dim[3], 0) != r->units;
     r->panels = ig_dim_ceil_div(r->k->dims, r->hidden, constant(r, r->units));
@@ -294,8 +296,16 @@ static void emit_packing(struct ig_recurrence *r, struct ig_stmt *body, ig_x til
     ig_s_store(k, body, r->weights, at, plain_weight(r, g, ig_x_add(k, first, lane), depth));
 }
 
+/* Every unit of the rows; where blocks share the units, each begins with all of them, all rows at once. */
 static void emit_start(struct ig_recurrence *r, struct ig_stmt *body) {
-    body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
+    if (r->block) {
+        ig_x at, units = dim(r, r->hidden);
+        body = loop(r, body, IG_FOR_SIMD, ig_x_mul(r->k, r->rows, units), &at);
+        r->row = ig_x_div(r->k, at, units);
+        r->unit = ig_x_mod(r->k, at, units);
+    } else {
+        body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
+    }
     ig_s_store(r->k, body, r->states, ig_recurrence_position(r), ig_recurrence_in_batch(r, r->node.in[2], r->unit));
     if (r->node.op != IG_OP_lstm) return;
     ig_s_store(r->k, body, r->cells, ig_recurrence_position(r), ig_recurrence_in_batch(r, r->node.in[3], r->unit));
