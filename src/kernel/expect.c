@@ -225,6 +225,7 @@ static double depthwise_time(const struct ig_expect *e, const struct ig_machine 
 
 /* What models say of a kernel that does nothing. */
 #define ALONE 2.0
+#define STREAMED 4.25e6 /* bytes per microsecond in the models of streams */
 
 /* The part of a model's time beyond that, and how often bytes from the second cache count at its rate. */
 struct model_terms {
@@ -239,14 +240,15 @@ static const struct model_terms model_terms[IG_EXPECT_KINDS] = {
 
 static double model_time(const struct ig_expect *e, const struct ig_machine *m) {
     const struct model_terms *c = &model_terms[e->kind];
-    double part = c->part, memory = m->memory;
-    if (e->kind ==
-        IG_EXPECT_STREAM) { /* what comes from far takes the memory's time alone, by what streams reach of it */
-        const double share = e->far / larger(1, e->far + e->near);
-        part *= 1 - share * share;
-        memory *= 1 - 0.1 * share * share;
+    const double beyond = larger(0, e->model - ALONE);
+    double model = c->part * beyond, memory = m->memory;
+    if (e->kind == IG_EXPECT_STREAM) {
+        /* What comes from far takes the memory's time, by what streams reach of it, and what the model has beyond that. */
+        const double all = e->far + e->near, share = pow(e->far / larger(1, all), 2);
+        model += share * (larger(0, beyond - all / STREAMED) - model);
+        memory *= 1 - 0.1 * share;
     }
-    double time = c->start + part * larger(0, e->model - ALONE) + e->far / memory + c->bytes * e->near / m->cache;
+    double time = c->start + model + e->far / memory + c->bytes * e->near / m->cache;
     time += e->pieces / 0.5e6 + (e->windows ? 0.4 : 0);
     if (e->kind == IG_EXPECT_CORES && e->split) time += 0.78;
     if (e->kind == IG_EXPECT_DIRECT) time += 0.62 * e->steps;
