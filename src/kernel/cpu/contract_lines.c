@@ -5,8 +5,8 @@
  * channels-last image, neighbouring outputs of a line read at a constant distance from each other, and a kernel row
  * times the channels is one contiguous run. So a block of outputs of one line is a matrix product read in place: row
  * stride stride * channels, one run per kernel row. (The idea of indirect convolution, Dukhan 2019, without the
- * pointers.) If the image has borders, or is of half precision, the few lines under a tile are copied once, padded with
- * zeros.
+ * pointers.) If the image has borders, or is of half precision, or there are groups, whose channels do not lie together, the few lines
+ * under a tile are copied once, padded with zeros.
  *
  * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one. Where a panel
  * would fill the second cache, each block would fetch it from beyond: then the kernel's rows are steps, and all blocks of
@@ -22,7 +22,7 @@ struct lines {
     struct ig_loops *k;
     struct ig_columns p;
     int64_t height_taps, width_taps, stride[2], dilation;
-    int64_t in_width, out_width, channels;
+    int64_t in_width, out_width, channels; /* channels: of a group */
     ig_dim in_height, out_height, before[2];
     bool copied;
     int64_t line;     /* elements per line that the micro-kernel walks: of the input or of the copy */
@@ -35,7 +35,7 @@ struct lines {
     struct ig_fetch fetch; /* of the next panel, or step */
     ig_dim line_groups, panel_groups;
     int image_lines, sums;         /* buffers */
-    ig_x batch, first_line, panel; /* of the current tile */
+    ig_x batch, first_line, panel; /* of the current tile; batch: image and group */
     ig_x follow;                   /* kernel rows of the next panel, if this call does that, too; else 0 */
 };
 
@@ -63,7 +63,8 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
 
 static bool reads_plainly(const struct ig_contract *c) {
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
-    bool images = c->spatial == 2 && c->packed && c->groups == 1 && c->lower.is_input[c->node.in[0]] &&
+    bool images = c->spatial == 2 && c->packed && (c->groups == 1 || c->together == 1) &&
+                  !ig_contract_without_panels(c) && c->lower.is_input[c->node.in[0]] &&
                   ig_contract_attr_int(c, IG_ATTR_channels_last);
     if (c->together > 1) return images && x->dtype == c->operand && c->padded == c->depth;
     return images && ig_contract_border(c) == 0 && ig_contract_can_convert(c, x->dtype) &&
@@ -89,7 +90,7 @@ static bool read_problem(struct lines *s) {
         s->stride[i] = strides->ints[i];
         s->before[i] = before->dims[i];
     }
-    s->copied = ig_contract_padded(c) || x->dtype != c->operand;
+    s->copied = ig_contract_padded(c) || x->dtype != c->operand || c->groups > 1;
     bool pointwise =
         s->height_taps == 1 && s->width_taps == 1 && !ig_contract_padded(c) && s->stride[0] == 1 && s->stride[1] == 1;
     bool sized = s->in_width > 0 && s->out_width > 0 && s->channels > 0 && s->height_taps > 0 && s->width_taps > 0;
@@ -136,7 +137,7 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     double products = (double)(lines * s->out_width) * columns * depth;
     double copies = s->copied ? s->p.transfer * (double)(input_lines(s, lines) * s->line) : 0;
     double weights = s->p.transfer * columns * depth;
-    return (products + copies + weights) * ig_contract_turns(tiles, 1);
+    return (products + copies + weights) * ig_contract_turns(tiles * s->c->groups, 1);
 }
 
 /* The cheapest number of panels for that many lines. */
@@ -244,12 +245,20 @@ static void copy_lines(struct lines *s, struct ig_stmt *body, ig_x image, ig_x c
     body = ig_s_if(k, body, inside);
     zeros(s, body, to, left < s->line ? left : s->line);
     ig_x from = ig_x_add(k, ig_x_mul(k, image, dim(s, s->in_height)), y);
-    from = ig_x_mul(k, from, num(s, all));
     to = ig_x_add(k, to, num(s, left));
+    zeros(s, body, ig_x_add(k, to, num(s, middle)), s->line - left - middle);
+    from = ig_x_mul(k, from, num(s, all * s->c->groups));
+    if (s->c->groups > 1) { /* pixel by pixel */
+        ig_x pixel, group = ig_x_mod(k, s->batch, num(s, s->c->groups));
+        body = loop(s, body, IG_FOR_SERIAL, num(s, middle / s->channels), &pixel);
+        from = ig_x_add(k, from, ig_x_mul(k, pixel, num(s, s->channels * s->c->groups)));
+        from = ig_x_add(k, from, ig_x_mul(k, group, num(s, s->channels)));
+        to = ig_x_add(k, to, ig_x_mul(k, pixel, num(s, s->channels)));
+        middle = s->channels;
+    }
     struct ig_stmt *run = loop(s, body, IG_FOR_SIMD, num(s, middle), &j);
     ig_x value = ig_x_load(k, s->c->lower.buffer_of[s->c->node.in[0]], ig_x_add(k, from, j));
     ig_s_store(k, run, s->image_lines, ig_x_add(k, to, j), value);
-    zeros(s, body, ig_x_add(k, to, num(s, middle)), s->line - left - middle);
 }
 
 /* What the nth block of a tile prefetches while it is multiplied by part `b` of the weights, a kernel row of a panel: its share of what
@@ -279,7 +288,8 @@ static void multiply(struct lines *s, struct ig_stmt *body, ig_x nth, ig_x at, i
     }
     ig_x a = ig_x_add(k, ig_x_mul(k, line, num(s, s->line)), ig_x_mul(k, column, num(s, s->stride[1] * s->channels)));
     int64_t run = s->width_taps * s->channels;
-    ig_x b = ig_x_add(k, ig_x_mul(k, s->panel, num(s, s->height_taps)), step);
+    ig_x panel = ig_x_add(k, ig_x_mul(k, ig_x_mod(k, s->batch, num(s, c->groups)), dim(s, s->p.panels)), s->panel);
+    ig_x b = ig_x_add(k, ig_x_mul(k, panel, num(s, s->height_taps)), step);
     ig_x first = s->stepped ? ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0)) : num(s, 1);
     int weights = c->lower.buffer_of[c->node.in[1]], n = 8;
     struct ig_call_arg args[9] = {{-1, rows},
@@ -358,7 +368,8 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     ig_x count = ig_x_min(k, num(s, s->tile_lines), ig_x_sub(k, dim(s, s->out_height), s->first_line));
     if (s->copied) {
         ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, num(s, 0), group));
-        copy_lines(s, ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same)), s->batch, count);
+        ig_x image = ig_x_div(k, s->batch, num(s, s->c->groups));
+        copy_lines(s, ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same)), image, count);
     }
     ig_x first_panel = ig_x_mul(k, group, num(s, s->tile_panels));
     ig_x panels = ig_x_min(k, num(s, s->tile_panels), ig_x_sub(k, dim(s, s->p.panels), first_panel));
@@ -415,8 +426,7 @@ bool ig_contract_lines(struct ig_contract *c) {
                                   (long long)s.per_block * s.together + (s.more > 0), s.p.nr, (long long)s.tile_lines,
                                   (long long)s.tile_panels, s.copied ? ", lines copied" : "",
                                   s.stepped ? ", kernel rows as steps" : "");
-    ig_dim images = ig_contract_out(c)->dim[0];
-    c->kernel->tiles = ig_dim_mul(dims, images, ig_dim_mul(dims, s.line_groups, s.panel_groups));
+    c->kernel->tiles = ig_dim_mul(dims, c->batch, ig_dim_mul(dims, s.line_groups, s.panel_groups));
     ig_x tile;
     struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
     emit_tile(&s, body, tile);
