@@ -255,6 +255,7 @@ static void test_pushing(void **state) {
         {.text = PRODUCT("1", "510", "f32", ""), .pushes = true},
         {.text = PRODUCT("1", "512", "f16", "  output \"z\" = %4\n"), .pushes = true},
         {.text = PRODUCT("1", "512", "f16", "  output \"z\" = %3\n")},
+        {.text = PRODUCT("1", "512", "f16", "  output \"z\" = %7 updates 0\n")},
         {.text = PRODUCT("1", "510", "f16", "")},
         {.text = PRODUCT("32", "512", "f16", "")},
         {.text = PRODUCT("n", "512", "f16", "")},

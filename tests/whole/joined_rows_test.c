@@ -21,7 +21,7 @@
 static const char *target = "cpu";
 static bool joins, apart;
 
-enum { LAYERS = 2, MOST_RUNS = 6, MOST_INNER = 96 };
+enum { LAYERS = 2, MOST_RUNS = 6, MOST_INNER = 1024 };
 static const double epsilon = 1e-5;
 
 struct network {
@@ -30,6 +30,7 @@ struct network {
     bool centred;            /* LayerNorm, else RMSNorm */
     int64_t most;            /* rows of one kernel */
     int64_t rows[MOST_RUNS]; /* until -1 */
+    const char *known;       /* if the compiler knows the rows, how many; then products push them on GPUs */
     bool in_a_row;           /* also enqueued behind each other, which takes the emulator long of long rows */
 };
 
@@ -94,7 +95,9 @@ static struct ingot_network *describe(const struct network *w, const struct weig
     char width[20];
     snprintf(width, sizeof width, "%lld", (long long)w->width);
     struct ingot_network *n = network_create();
-    ingot_value hidden = network_input(n, "x", INGOT_F32, 2, (const char *const[]){"rows", width}), x = hidden;
+    ingot_value hidden =
+                    network_input(n, "x", INGOT_F32, 2, (const char *const[]){w->known ? w->known : "rows", width}),
+                x = hidden;
     for (int i = 0; i < LAYERS; i++) {
         ingot_value in = weight(n, w->width, w->inner, all[i].in), out = weight(n, w->inner, w->width, all[i].out);
         ingot_value inner = network_add(n, "matmul", INPUTS(x, in), NULL, 0);
@@ -274,6 +277,9 @@ static void check(const struct network *w) {
     load.ranks = w->ranks;
     MUST(ingot_engine_load_memory(data, size, &load, &engine, &by_code_error));
     const bool is_gpu = strncmp(target, "cuda", 4) == 0;
+    const char *explanation;
+    MUST(ingot_engine_explanation(engine, &explanation, &by_code_error));
+    assert_int_equal(strstr(explanation, ", pushed") != NULL, is_gpu && w->known);
     for (unsigned more = 0; more <= w->ranks; more++)
         compute(engine, w, all, is_gpu ? more : 0, is_gpu ? w->ranks : w->ranks * (more + 1));
     if (w->in_a_row) compute_in_a_row(engine, w, 0);
@@ -295,20 +301,26 @@ static void check(const struct network *w) {
 }
 
 static void test_short_rows(void **state) {
-    check(&(struct network){64, 96, 2, false, 128, {1, 128, 129, 3, -1}, true});
-    check(&(struct network){33, 90, 3, true, 128, {5, 130, 1, 128, 0, -1}, true});
+    check(&(struct network){64, 96, 2, false, 128, {1, 128, 129, 3, -1}, NULL, true});
+    check(&(struct network){33, 90, 3, true, 128, {5, 130, 1, 128, 0, -1}, NULL, true});
 }
 
 /* As many as fit into the lines of a short message. */
 static void test_long_rows(void **state) {
-    check(&(struct network){4096, 6, 2, false, 32, {1, 32, 33, -1}, false});
+    check(&(struct network){4096, 6, 2, false, 32, {1, 32, 33, -1}, NULL, false});
+}
+
+/* Products push rows, and what adds them up begins before these have ended. */
+static void test_pushed_rows(void **state) {
+    check(&(struct network){512, 1024, 2, false, 128, {1, -1}, "1", true});
+    check(&(struct network){512, 768, 3, true, 128, {3, -1}, "3", false});
 }
 
 /* ---- Ranks that fail --------------------------------------------------------------------------------------------- */
 
 /* Only rank 0 has the caller's memory for results, so that it alone cannot begin. What was enqueued before is lost too. */
 static void test_rank_cannot_begin(void **state) {
-    const struct network w = {64, 96, 2, false, 128, {3, -1}, false};
+    const struct network w = {64, 96, 2, false, 128, {3, -1}, NULL, false};
     struct weights all[LAYERS] = {make_weights(&w, 0), make_weights(&w, 1)};
     struct ingot_model *model = network_finish(describe(&w, all));
     struct ingot_load_options load = INGOT_LOAD_OPTIONS_INIT;
@@ -432,7 +444,7 @@ static void miss_rank(const void *data, size_t size, int runs) {
 }
 
 static void test_missing_rank(void **state) {
-    const struct network w = {64, 96, 2, false, 128, {-1}, false};
+    const struct network w = {64, 96, 2, false, 128, {-1}, NULL, false};
     struct weights all[LAYERS] = {make_weights(&w, 0), make_weights(&w, 1)};
     struct ingot_model *model = network_finish(describe(&w, all));
     void *data;
@@ -447,9 +459,8 @@ static void test_missing_rank(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_rank_cannot_begin),
+        cmocka_unit_test(test_short_rows),   cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_pushed_rows),  cmocka_unit_test(test_rank_cannot_begin),
         cmocka_unit_test(test_missing_rank),
     };
     if (argc > 1) target = argv[1];

@@ -7,7 +7,8 @@ struct push {
     unsigned epoch;
     bool sends;
 
-    // Behind the wait for the kernel before: only now may the next one start, which shall find what was exchanged before ended. Without a seat there are no windows, and the product is only stored.
+    // Behind the wait for the kernel before: only now may the next one start, which shall find what was exchanged before ended.
+    // Without a seat there are no windows, and the product is only stored.
     __device__ __forceinline__ void begin(const void *given) {
         if constexpr (EARLY) asm volatile("griddepcontrol.launch_dependents;");
         const seat *const me = (const seat *)given;

@@ -13,6 +13,7 @@
 #include "codegen/cuda/patch.h"
 #include "codegen/cuda/printer.h"
 #include "codegen/cuda/recurrent/recurrent.h"
+#include "kernel/cuda/contract/contract.h"
 
 enum { MOST_STATIC = 40 << 10 }; /* bytes of arrays in static shared memory, of which a block has 48 KiB */
 
@@ -329,15 +330,11 @@ static bool waits_late(const struct ig_kernel *kernel) {
            (kernel->blocks && kernel->blocks->early) || (kernel->exchange && kernel->exchange->early);
 }
 
-/* Does it send what it computes to other ranks? Then it lets the next kernel start itself, once it has waited (exchange_push.cu). */
-static bool pushes(const struct ig_kernel *kernel) {
-    return (kernel->gemm && kernel->gemm->pushes) || (kernel->blocks && kernel->blocks->pushes);
-}
-
 /* Blocks of the next kernel may start as soon as all of this one's are running. This kernel touches no memory before
  * the results of its predecessor are visible; the predecessor's own wait covers all kernels before that. */
 static void print_early_start(struct ig_code_printer *p) {
-    if (!pushes(p->kernel)) ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
+    /* One that sends what it computes to other ranks lets it start itself, once it has waited (exchange_push.cu). */
+    if (!ig_cuda_contract_pushes(p->kernel)) ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
     for (uint32_t i = 0; i < p->k->buffers.count; i++) {
         const struct ig_buffer *buffer = &p->k->buffers.at[i];
         if (buffer->kind == IG_BUFFER_PARAM && buffer->share > 0) {

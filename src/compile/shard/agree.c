@@ -40,12 +40,6 @@ void ig_shard_agree(struct ig_graph *const *graphs, int ranks, const struct ig_t
     }
 }
 
-/* What the kernel of a product sends; NULL: nothing, or there is no such kernel. */
-static const struct ig_cuda_exchange *sent_by(const struct ig_kernel *kernel) {
-    if (!kernel) return NULL;
-    return kernel->gemm ? kernel->gemm->pushes : kernel->blocks ? kernel->blocks->pushes : NULL;
-}
-
 /* Is a result of the region stored in the memory of an input? */
 static bool updates_input(const struct ig_graph *g, const struct ig_region *region) {
     for (uint32_t o = 0; o < g->outputs.count; o++) {
@@ -63,8 +57,9 @@ static void push(struct ig_graph *g, uint32_t product, const struct ig_target *t
     if (updates_input(g, to->joined)) return;
     struct ig_region sender = *from, *receiver = ig_memdup(g->job, to->joined, sizeof *receiver);
     sender.pushed = receiver->pushed = (int)ig_attr_int(g, collective, IG_ATTR_ranks);
-    const struct ig_cuda_exchange *sent = sent_by(ig_kernel_candidate(g, &sender, target, NULL, 0));
+    const struct ig_kernel *giver = ig_kernel_candidate(g, &sender, target, NULL, 0);
     const struct ig_kernel *taker = ig_kernel_candidate(g, receiver, target, NULL, 0);
+    const struct ig_cuda_exchange *sent = giver ? ig_cuda_contract_pushes(giver) : NULL;
     if (!sent || !taker || taker->exchange->row != sent->row || taker->exchange->dtype != sent->dtype) return;
     from->pushed = sender.pushed;
     to->joined = receiver;

@@ -19,23 +19,6 @@
 
 enum { MOST_VECTOR = 16 }; /* bytes per access */
 
-static ig_x num(struct ig_cuda_product *s, int64_t i) {
-    return ig_x_index(s->k, i);
-}
-
-static ig_x dim(struct ig_cuda_product *s, ig_dim d) {
-    return ig_x_dim(s->k, d);
-}
-
-static ig_dim constant(struct ig_cuda_product *s, int64_t i) {
-    return ig_dim_const(s->k->dims, i);
-}
-
-static struct ig_stmt *loop(struct ig_cuda_product *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
-                            ig_x *out_var) {
-    return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
-}
-
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 /* Sums that are scaled step by step: blocks have to be steps, and of the columns that a thread has, either all or none share a

@@ -68,6 +68,8 @@ bool ig_cuda_find_scales(struct ig_contract *c, struct ig_cuda_scales *out);
 /* Of a region whose results are pushed (ir/graph.h): what its kernel sends, the rows of the product, of which a tile has `height`; NULL: it cannot. Then the epilogue
  * puts results into the tile too. */
 const struct ig_cuda_exchange *ig_cuda_contract_push(struct ig_contract *c, int height);
+/* What a kernel sends so; NULL: nothing. */
+const struct ig_cuda_exchange *ig_cuda_contract_pushes(const struct ig_kernel *kernel);
 /* The last argument of the template's `product.begin`, and the call behind the epilogue that sends a tile. */
 struct ig_call_arg ig_cuda_contract_seat(struct ig_contract *c);
 struct ig_cuda_push_tile {

@@ -22,6 +22,20 @@ struct ig_cuda_product {
     ig_x at, share, first_row, first_column;
 };
 
+static inline ig_x num(struct ig_cuda_product *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+static inline ig_x dim(struct ig_cuda_product *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+static inline ig_dim constant(struct ig_cuda_product *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+static inline struct ig_stmt *loop(struct ig_cuda_product *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
+                                   ig_x *out_var) {
+    return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
+}
+
 /* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that; and in an epilogue that takes the
  * sums from the tile. */
 int ig_product_vector(struct ig_cuda_product *product);

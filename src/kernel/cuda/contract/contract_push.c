@@ -28,6 +28,10 @@ const struct ig_cuda_exchange *ig_cuda_contract_push(struct ig_contract *c, int 
     return e;
 }
 
+const struct ig_cuda_exchange *ig_cuda_contract_pushes(const struct ig_kernel *kernel) {
+    return kernel->gemm ? kernel->gemm->pushes : kernel->blocks ? kernel->blocks->pushes : NULL;
+}
+
 struct ig_call_arg ig_cuda_contract_seat(struct ig_contract *c) {
     return (struct ig_call_arg){ig_exchange_seat(c->k, c->graph, c->region), ig_contract_int(c, 0)};
 }

@@ -1,11 +1,6 @@
 /* Products of few rows by streamed weights; see gemm_block.h. */
 #include "kernel/cuda/contract/contract_product.h"
 
-static struct ig_stmt *loop(struct ig_cuda_product *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
-                            ig_x *out_var) {
-    return ig_s_for(s->k, body, kind, ig_contract_int(s->c, 0), hi, ig_contract_int(s->c, 1), out_var);
-}
-
 static void push(struct ig_call_arg *args, int *count, int buffer, ig_x index) {
     args[(*count)++] = (struct ig_call_arg){buffer, index};
 }
