@@ -2,11 +2,11 @@
  * Tiles for contractions on a GPU: the candidates, and their cost model.
  *
  * The model follows one multiprocessor through its share of the work. A block waits once for its first copies, then
- * walks: a step takes the longest of its products, its copies and the wait for copies, where blocks resident on the same
- * multiprocessor share the throughput of products and copies. The constants are fitted to 6,000 times of products and
- * convolutions in f16 on an H200, half of them with weights that come from memory and not from the cache (bench/
- * product_bench): the model is 10% off, and its choice 4% slower than the best. There kernels start while others run;
- * the START of one that does not is added.
+ * walks: a step takes the longest of its products, its copies and the wait for copies, and a bit of the others, where blocks
+ * resident on the same multiprocessor share the throughput of products and copies. The constants are fitted to 11,000 times of
+ * products and convolutions on an H200 that ran long enough for its clock to be what its power allows, with weights that come from
+ * memory and from the cache (bench/product_bench): the model is 15% off, and its choice 2.6% slower than the best. There kernels
+ * start while others run; the START of one that does not is added.
  */
 #include <math.h>
 
@@ -51,6 +51,11 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
+/* What takes longest, and a bit of the others, the less the larger `power` is. */
+static double together_of(double a, double b, double c, double power) {
+    return pow(pow(a, power) + pow(b, power) + pow(c, power), 1 / power);
+}
+
 /* The most shared memory for one block; a multiprocessor has a kilobyte more, and each block takes one for itself. */
 static int shared_capacity(int sm) {
     return sm >= 90 ? 227 << 10 : 163 << 10;
@@ -88,11 +93,11 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
         double share = results >= 64 ? 0.75 : results >= 32 ? 0.7 : results >= 16 ? 0.5 : results >= 8 ? 0.3 : 0.17;
         return 225 * share * (warps > 4 ? 1 : 0.6);
     }
-    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.88;
+    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.63;
     if (g->swapped) n = m;
-    if (g->warpgroups) return 3550 * pace(g->math) * alone * n / (n + 73);
+    if (g->warpgroups) return 3510 * pace(g->math) * alone * n / (n + 28);
     if (g->math == IG_CUDA_F8) alone *= 0.4; /* sm_90 has no such instruction but that of warp groups */
-    return 2640 * pace(g->math) * alone * (m * n / (m + n)) / (m * n / (m + n) + 28);
+    return 3640 * pace(g->math) * alone * (m * n / (m + n)) / (m * n / (m + n) + 48);
 }
 
 #define START 1300.0
@@ -102,7 +107,8 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
 static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     double ahead = g->stages - (g->warpgroups ? 2 : 1), first = ahead / steps;
     if (g->a == IG_CUDA_FILLED) return 1200;
-    return (g->warpgroups ? 220 : 510) / ahead * (first < 1 ? 1 - first : 0);
+    double latency = !g->warpgroups ? 265 : ig_cuda_math_is_bytes(g->math) ? 315 : 485;
+    return latency / ahead * (first < 1 ? 1 - first : 0);
 }
 
 bool ig_cuda_contract_is_heavy(const struct ig_contract *c) {
@@ -153,58 +159,56 @@ static double step_time(const struct ig_cuda_gemm *g, double steps, int together
     double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
     /* Of bytes, which often lie in shorter pieces than 16 of them; a copy of less takes as long. */
     bool bytes = ig_cuda_math_is_bytes(g->math);
-    double a = g->bm * (bytes ? 16.0 / g->a_copy : 1), b = g->bn * (bytes ? 16.0 / g->b_copy : 1),
-           copies = (a + b) * step / 124;
-    return larger(larger(products, copies), wait_time(g, steps)) + 90 + scaling(g) * together;
+    double a = g->bm * (bytes ? 16.0 / g->a_copy : 1), b = g->bn * (bytes ? 16.0 / g->b_copy : 1);
+    if (g->a == IG_CUDA_WINDOWS) a *= 6.6; /* where each line lies is computed */
+    double copies = (a + b) * step / 627, wait = wait_time(g, steps);
+    double meeting = g->warpgroups && ig_cuda_gemm_threads(g) > 128 ? 124 : 0; /* of several groups */
+    return together_of(products, copies, wait, 2) + (bytes ? 108 : 89) + meeting + scaling(g) * together;
 }
 
-/* Bytes of rows read and results written, per nanosecond. Of windows, the rows lie in the caches. */
-static double rows_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, double rate) {
-    double depth = p->a == IG_CUDA_WINDOWS ? 0 : (double)p->depth;
-    return (double)p->batch * (double)p->rows * (depth + (double)p->columns) * ig_cuda_gemm_element(g) / rate;
+/* What the memory takes for operands and results. Of windows, the rows lie in the caches. */
+static double memory_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    double rows = (double)p->rows, columns = (double)p->columns, depth = (double)p->depth;
+    double elements = rows * columns + depth * columns + (p->a == IG_CUDA_WINDOWS ? 0 : rows * depth);
+    return (double)p->batch * elements * ig_cuda_gemm_element(g) / 4025;
 }
 
 /* Nanoseconds per step of groups that add what the tensor cores have summed up. Two groups that share a tile do so in turns;
  * of groups that take turns with tiles, the others run their epilogues meanwhile. */
 static double promotion(const struct ig_cuda_gemm *g) {
-    double adding = g->promoted && g->turns ? (double)g->bm / 64 * (g->bn * 0.5 + 100) / 1.7 : 0;
+    double adding = g->promoted && g->turns ? (double)g->bm / 64 * (g->bn * 0.38 + 44) : 0;
     return adding + scaling(g);
 }
 
-/* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues, a group's own work or
- * memory, and a bit of the others. */
+/* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues or a group's own work, and a bit
+ * of the others. */
 static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * g->column_blocks;
     int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
     double area = (double)g->bm * g->bn, kept = (double)g->kept * g->bn * g->bk * ig_cuda_gemm_element(g);
-    double walk = g->kept * (area * g->bk / (3910 * pace(g->math)) + promotion(g) + 152);
-    double finish = area * (0.11 + 0.042 / 0.093 * p->issue) + 806, issue = area * p->issue;
+    double walk = g->kept * (area * g->bk / (9150 * pace(g->math)) + promotion(g) + 199);
+    double finish = area * (0.108 + 0.68 * p->issue) + 200, issue = area * p->issue;
     double own = (walk + finish) * (double)each / (double)(each < g->turns ? each : g->turns);
-    const double parts[] = {(double)each * walk, (double)each * issue, own, rows_time(p, g, 4880)};
-    double sum = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        sum += pow(parts[i], 4.86);
-    return (START + 740 + kept / 101 + pow(sum, 1 / 4.86)) / 1000;
+    return START + 900 + kept / 360 + together_of((double)each * walk, (double)each * issue, own, 2.87);
 }
 
 /* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
- * better. Of groups that take turns, one's epilogue overlaps with the other's products; it takes longer, since half as
- * many threads work on it, and beyond the products it delays the next tile. */
+ * better. Of groups that take turns, one's epilogue and waits overlap with the other's products, which they slow down. */
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double area = (double)g->bm * g->bn, bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
     double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
-    double products = area * g->bk / (3910 * pace(g->math)) + promotion(g), copies = bytes / 240 * busy;
-    double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
-    double finish = g->turns ? area * (0.063 + 0.087 / 0.093 * p->issue)
-                             : area * larger(0.041, p->heavy ? 0 : p->issue) + (p->heavy ? 1500 : 780);
-    if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
-    int64_t others = (each - 1) / 2;           /* that wait for the same group's epilogue */
-    double wait = 4.2 * (double)others * larger(0, finish - walk);
-    double all = g->turns ? (double)each * walk + wait + finish : (double)each * (walk + finish);
+    double rate = !g->turns ? 3750 : g->bm == 64 ? 4950 : 3910;
+    double products = area * g->bk / (rate * pace(g->math)) + promotion(g),
+           copies = bytes / (g->turns ? 146 : 181) * busy;
+    double step = together_of(products, copies, 0, 2) + (g->turns && each > 1 ? 23 : 56);
+    double walk = (double)ceil_div(p->depth, g->bk) * step;
+    double finish = g->turns ? area * (0.091 + 0.92 * p->issue)
+                             : area * larger(0.031, p->heavy ? 0 : p->issue) + (p->heavy ? 620 : 310);
+    double finishes = g->turns ? 1 + 0.34 * (double)(each - 1) : (double)each;
     double windows =
-        g->a == IG_CUDA_WINDOWS ? 1200 : 0; /* against windows that threads copy, which take less than said */
-    return (START + 1810 + windows + larger(all, rows_time(p, g, 4000))) / 1000;
+        g->a == IG_CUDA_WINDOWS ? 570 : 0; /* against windows that threads copy, which take less than said */
+    return START + (g->turns ? 1650 : 2400) + windows + (double)each * walk + finishes * finish;
 }
 
 /* Depths of a warp's step where B goes straight to registers: a thread has four, of 16 bytes. */
@@ -236,11 +240,6 @@ static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (START + latency + reading + products + sums + cluster + (p->heavy ? 200 : 0)) / 1000;
 }
 
-/* What takes longest, where the others are not quite hidden. */
-static double longest(double a, double b, double c) {
-    return pow(pow(a, 4) + pow(b, 4) + pow(c, 4), 0.25);
-}
-
 /* B streamed to the tensor cores, beginning while the preceding kernel ends: the memory, what is under way for a block at once, and the
  * second-level cache, which also gives each block the rows; a way to the memory and back where few blocks share it. From 60 times
  * of one to 16 rows on an H200. */
@@ -248,10 +247,10 @@ static double boxes_time(const struct ig_cuda_problem *p, const struct ig_cuda_g
     double element = ig_cuda_gemm_element(g), columns = g->bn * (g->twin ? 2.0 : 1), depth = (double)p->depth;
     int64_t blocks_of_rows = ceil_div(p->rows, g->bm), rows = p->rows < g->bm ? p->rows : g->bm;
     double ring = (double)g->warps_n * g->stages * columns * g->bk * element;
-    double memory = all / 4250;
-    double block = columns * depth * element / ring * 1900 * (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS);
+    double memory = all / 4250, waves = (double)ceil_div(tiles, 2 * IG_CUDA_PROCESSORS) - 1;
+    double block = columns * depth * element / ring * 1900 * (waves + 1);
     double cache = (all * (double)blocks_of_rows + (double)(rows * tiles) * depth * element) / 7000;
-    return longest(memory, block, cache) + (tiles < IG_CUDA_PROCESSORS ? 600 : 0);
+    return together_of(memory, block, cache, 4) + (tiles < IG_CUDA_PROCESSORS ? 600 : 0) + 2100 * waves;
 }
 
 /* The same to CUDA cores, which multiply in f32. From 50 times of one to four rows. */
@@ -260,7 +259,7 @@ static double columns_time(const struct ig_cuda_problem *p, const struct ig_cuda
     double products = all / element * (double)ceil_div(p->rows, g->bm) * (g->bm + 1.5) * 1.1e-4;
     double again = (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
     double narrow = g->warps_n < 8 ? 100 : 0; /* as many pieces are under way, but fewer at work */
-    return 700 + longest(all / 4250, products, again) + 300 * waves + narrow;
+    return 700 + together_of(all / 4250, products, again, 4) + 300 * waves + narrow;
 }
 
 static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
@@ -271,10 +270,8 @@ static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (START + time + (p->heavy ? 200 : 0)) / 1000;
 }
 
-double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    if (g->producer) return g->kept ? kept_cost(p, g) : producer_cost(p, g);
-    if (g->direct) return direct_cost(p, g);
-    if (g->stream) return stream_cost(p, g);
+/* A block for each tile, or a cluster. */
+static double block_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
     int full = resident(p, g);
@@ -283,16 +280,21 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     int64_t waves = ceil_div(blocks, at_once);
     int last = (int)ceil_div(blocks - (waves - 1) * at_once, IG_CUDA_PROCESSORS);
     double each =
-        (p->heavy ? 0.116 : 0.095 + 0.8 * p->issue) + (g->swapped ? 0.045 : 0); /* swapped sums are stored one by one */
-    double around = START + 1300, finish = (double)g->bm * g->bn / g->split * each;
+        0.119 + (p->heavy ? 0 : 0.8 * p->issue) + (g->swapped ? 0.013 : 0); /* swapped sums are stored one by one */
+    double around = START + 925, finish = (double)g->bm * g->bn / g->split * each;
     if (g->split > 1) { /* starting a cluster, and adding up through distributed shared memory */
-        around += 720 + 144 * g->split;
-        finish += (double)g->bm * g->bn * 0.104;
+        around += 800 + 160 * g->split;
+        finish += (double)g->bm * g->bn * 0.096;
     }
     double time = (double)(waves - 1) * (steps * step_time(g, steps, full) + finish * full + 293.0 / full);
-    time += steps * step_time(g, steps, last) + finish * last + around;
-    double weights = (double)p->batch * (double)p->depth * (double)p->columns * ig_cuda_gemm_element(g);
-    return larger(time, around + larger(weights / 3340, rows_time(p, g, 3400))) / 1000;
+    return time + steps * step_time(g, steps, last) + finish * last + around;
+}
+
+double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    if (g->direct) return direct_cost(p, g);
+    if (g->stream) return stream_cost(p, g);
+    double time = !g->producer ? block_cost(p, g) : g->kept ? kept_cost(p, g) : producer_cost(p, g);
+    return together_of(time, START + memory_time(p, g), 0, 4) / 1000;
 }
 
 /* As many stages as the steps can use and shared memory holds; false if even the fewest do not fit. */
