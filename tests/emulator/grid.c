@@ -1,4 +1,5 @@
 /* See grid.h. Where a part polls memory, others get a turn: further blocks of its grid, and grids of other threads. */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,16 @@ void part_refuse(const char *format, ...) {
     snprintf(part->run->message, EMULATOR_MESSAGE, "kernel '%s', block %d, thread %d: %s", part->launch->name,
              part->seen.block, part->seen.thread, what);
     go_to(part->run->refused);
+}
+
+/* Kernels trap where they compute what has no value. */
+static void take_trap(int signal, siginfo_t *info, void *context) {
+    const char *at = info->si_addr;
+    (void)context;
+    if (part && part->run && at >= part->launch->object->begin && at < part->launch->object->end)
+        part_refuse("uses an index beyond its array, or an integer overflows or is divided by zero: "
+                    "EMULATOR=places says where");
+    sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* ends the process when it is tried again */
 }
 
 /* ---- Scheduling --------------------------------------------------------------------------------------------------------- */
@@ -770,6 +781,7 @@ bool emulator_run(const struct emulated_launch *l, const struct emulator_options
         return false;
     }
     turn_take();
+    sigaction(SIGILL, &(struct sigaction){.sa_sigaction = take_trap, .sa_flags = SA_SIGINFO | SA_NODEFER}, NULL);
     bool good = !is_refused(&run);
     free_parts(&run);
     turn_end();
