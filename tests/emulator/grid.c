@@ -599,6 +599,11 @@ static unsigned long long time_now(void) {
 
 /* ---- Launches ------------------------------------------------------------------------------------------------------------- */
 
+/* Shared memory keeps its cells: what an earlier launch did was in other epochs, and new cells are slow at first. */
+static void set_region(struct region *r, char *begin, char *end, size_t most, const char *name) {
+    *r = (struct region){begin, end, name, most, r->cells};
+}
+
 static void place_shared(const struct emulated_launch *l) {
     for (int rank = 0; rank < part->ranks; rank++) {
         if (!part->memory[rank]) {
@@ -607,11 +612,9 @@ static void place_shared(const struct emulated_launch *l) {
             if (!part->memory[rank] || !part->kept[rank]) abort();
         }
         char *begin = part->memory[rank];
-        memory_drop_cells(&part->dynamic[rank]);
-        part->dynamic[rank] = (struct region){begin, begin + l->shared, "dynamic shared memory", NULL};
+        set_region(&part->dynamic[rank], begin, begin + l->shared, MOST_SHARED, "dynamic shared memory");
     }
-    memory_drop_cells(&part->variables);
-    part->variables = (struct region){l->kernel->shared, l->kernel->shared_end, "the shared variables", NULL};
+    set_region(&part->variables, l->kernel->shared, l->kernel->shared_end, MOST_STATIC, "the shared variables");
 }
 
 /* Of `part`, for its first block. */

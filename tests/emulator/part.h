@@ -49,6 +49,7 @@ struct cell {
 struct region {
     char *begin, *end;
     const char *name;
+    size_t most;        /* bytes that it ever has; cells are for so many */
     struct cell *cells; /* one per word, then one per byte, for words that are divided; NULL: none yet */
 };
 
@@ -155,7 +156,7 @@ void memory_access(const void *where, size_t size, int how);
 /* Reports an address outside all regions, relative to the nearest one. */
 void memory_refuse(const char *at, size_t size, bool write);
 void memory_drop_cells(struct region *r);
-/* Of all global memory. */
+/* Of all memory. */
 void memory_drop_all(void);
 
 #endif
