@@ -179,9 +179,10 @@ static inline void note_cell(struct access *a, struct cell *c, const char *at) {
         a->before = *c;
         a->after = after_access(a, at, *c);
     }
-    /* One by one: loading both at once would wait for the stores of after_access. */
-    c->write = a->after.write;
-    c->read = a->after.read;
+    if (a->write)
+        c->write = a->after.write;
+    else
+        c->read = a->after.read;
 }
 
 static bool is_divided(const struct cell *word) {
