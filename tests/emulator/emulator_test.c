@@ -39,6 +39,9 @@ static const struct bad {
     {"if (t == 0) *(long long *)(p + 1) = 1;", "at an address that is no multiple of them"},
     {"if (t == 0) *(uint4 *)(p + 4) = *(uint4 *)(p + 2);", "at an address that is no multiple of them"},
     {"if (t < 32) __syncthreads(); p[t] = t;", "waits for the block forever"},
+    {"float a[4] = {1, 2, 3, 4}; p[t] = a[(int)n / 16 - (t < 63)];", "an index beyond its array"},
+    {"int a = 2147483584 + t; p[t] = (float)(a + (int)n / 64);", "overflows"},
+    {"p[t] = (float)((int)n / (63 - t));", "by zero"},
     {"atomicAdd((unsigned *)p, 1); __syncthreads(); if (((unsigned *)p)[0] < 64) p[0] = p[64];", NULL},
     {"atomicAdd(p + 64, 1);", "writes 4 bytes at 256 of 256 bytes"},
     /* What synchronises is no race, but checked like other accesses. */

@@ -1,5 +1,5 @@
 /* See grid.h. Where a part polls memory, others get a turn: further blocks of its grid, and grids of other threads. */
-#include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,15 @@ static uint32_t new_epoch(void) {
     return ++last_epoch << PART_BITS | part->number;
 }
 
-static int lane_of(int coroutine) {
-    return coroutine % part->count % 32;
+/* Of functions in which threads go on: callers must not rely on the registers that they see used there. */
+#ifdef __clang__
+#define APART __attribute__((noinline))
+#else
+#define APART __attribute__((noipa))
+#endif
+
+APART __attribute__((noreturn)) static void go_to(resumption to) {
+    __builtin_longjmp(to, 1);
 }
 
 void part_refuse(const char *format, ...) {
@@ -29,15 +36,25 @@ void part_refuse(const char *format, ...) {
     va_end(arguments);
     snprintf(part->run->message, EMULATOR_MESSAGE, "kernel '%s', block %d, thread %d: %s", part->launch->name,
              part->seen.block, part->seen.thread, what);
-    _longjmp(part->run->refused, 1);
+    go_to(part->run->refused);
+}
+
+/* Kernels trap where they compute what has no value. */
+static void take_trap(int signal, siginfo_t *info, void *context) {
+    const char *at = info->si_addr;
+    (void)context;
+    if (part && part->run && at >= part->launch->object->begin && at < part->launch->object->end)
+        part_refuse("uses an index beyond its array, or an integer overflows or is divided by zero: "
+                    "EMULATOR=places says where");
+    sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* ends the process when it is tried again */
 }
 
 /* ---- Scheduling --------------------------------------------------------------------------------------------------------- */
 
-static void pause_for(enum wait what) {
+APART static void pause_for(enum wait what) {
     struct thread *t = self();
     t->waiting = what;
-    if (!_setjmp(t->at)) _longjmp(part->scheduler, 1);
+    if (!__builtin_setjmp(t->at)) go_to(part->scheduler);
 }
 
 /* A coroutine is reused: it runs the same thread of one block after another. */
@@ -49,13 +66,17 @@ static void live(void) {
     }
 }
 
+/* Stacks do not all begin at a multiple of a large power of two: a cache has room for few such addresses. */
 static void create_coroutine(int i) {
-    if (!part->stacks[i]) {
-        part->stacks[i] =
-            mmap(NULL, EMULATED_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        part->threads[i] = calloc(1, sizeof(struct thread));
-        if (part->stacks[i] == MAP_FAILED || !part->threads[i]) abort();
-    }
+    if (part->stacks[i]) return;
+    const size_t away = (size_t)i % STACK_PLACES * STACK_STEP;
+    void *memory = mmap(NULL, EMULATED_STACK + STACK_PLACES * STACK_STEP, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    part->threads[i] = calloc(1, sizeof(struct thread));
+    if (memory == MAP_FAILED || !part->threads[i]) abort();
+    part->threads[i]->copies = calloc(MOST_COPIES, sizeof *part->threads[i]->copies);
+    if (!part->threads[i]->copies) abort();
+    part->stacks[i] = (char *)memory + away;
 }
 
 static void begin_coroutine(int i) {
@@ -89,11 +110,11 @@ static void become(int i) {
     load_variables(rank);
 }
 
-static void resume(int i) {
+APART static void resume(int i) {
     become(i);
     part->threads[i]->waiting = NOTHING;
-    if (_setjmp(part->scheduler)) return;
-    if (part->threads[i]->begun) _longjmp(part->threads[i]->at, 1);
+    if (__builtin_setjmp(part->scheduler)) return;
+    if (part->threads[i]->begun) go_to(part->threads[i]->at);
     begin_coroutine(i);
 }
 
@@ -223,6 +244,7 @@ static void clear_threads(void) {
         t->done = false;
         t->waiting = NOTHING;
         t->syncs = 0;
+        t->come = 0;
         t->n_copies = t->n_groups = 0;
         part->n_boxes = 0;
     }
@@ -324,38 +346,44 @@ static void wait_cluster(void) {
     pause_for(CLUSTER);
 }
 
+/* Has each lane of the team come to meet this team? Nearly always the lanes alone tell that one has not. */
+static bool all_meet(int warp, unsigned team) {
+    if (team & ~part->threads[warp]->come) return false;
+    for (unsigned left = team; left; left &= left - 1) {
+        if (part->threads[warp + __builtin_ctz(left)]->team != team) return false;
+    }
+    return true;
+}
+
 /* The last lane of the team to arrive wakes the others. */
 static void meet(unsigned team, const void *mine, size_t size) {
     struct thread *t = self();
-    int warp = part->current - lane_of(part->current);
-    if (!(team >> lane_of(part->current) & 1)) part_refuse("meets lanes %#x, of which it is none", team);
+    int lane = part->seen.thread % 32, warp = part->current - lane, lanes = part->count - part->seen.thread + lane;
+    unsigned parities = 0;
+    if (!(team >> lane & 1)) part_refuse("meets lanes %#x, of which it is none", team);
+    if (lanes < 32 && team >> lanes)
+        part_refuse("meets lane %d, which the warp has not", lanes + __builtin_ctz(team >> lanes));
     if (size > SHOWN) part_refuse("shows %zu bytes", size);
     t->parity = !t->parity;
     memcpy(t->shows[t->parity], mine, size);
     t->team = team;
-    unsigned parities = 0;
-    bool all = true;
-    for (int lane = 0; lane < 32; lane++) {
-        if (!(team >> lane & 1)) continue;
-        if (warp + lane >= part->count * (part->seen.rank + 1))
-            part_refuse("meets lane %d, which the warp has not", lane);
-        const struct thread *other = part->threads[warp + lane];
-        all = all && (other == t || (other->waiting == WARP && other->team == team));
-        parities |= (unsigned)other->parity << lane;
-    }
-    if (!all) {
+    part->threads[warp]->come |= 1u << lane;
+    if (!all_meet(warp, team)) {
         pause_for(WARP);
         return;
     }
-    for (int lane = 0; lane < 32; lane++) {
-        if (!(team >> lane & 1)) continue;
-        part->threads[warp + lane]->parities = parities;
-        part->threads[warp + lane]->waiting = NOTHING;
+    part->threads[warp]->come &= ~team;
+    for (unsigned left = team; left; left &= left - 1)
+        parities |= (unsigned)part->threads[warp + __builtin_ctz(left)]->parity << __builtin_ctz(left);
+    for (unsigned left = team; left; left &= left - 1) {
+        struct thread *other = part->threads[warp + __builtin_ctz(left)];
+        other->parities = parities;
+        other->waiting = NOTHING;
     }
 }
 
 static const void *shown(int lane) {
-    int warp = part->current - lane_of(part->current);
+    int warp = part->current - part->seen.thread % 32;
     return part->threads[warp + lane]->shows[self()->parities >> lane & 1];
 }
 
@@ -571,6 +599,11 @@ static unsigned long long time_now(void) {
 
 /* ---- Launches ------------------------------------------------------------------------------------------------------------- */
 
+/* Shared memory keeps its cells: what an earlier launch did was in other epochs, and new cells are slow at first. */
+static void set_region(struct region *r, char *begin, char *end, size_t most, const char *name) {
+    *r = (struct region){begin, end, name, most, r->cells};
+}
+
 static void place_shared(const struct emulated_launch *l) {
     for (int rank = 0; rank < part->ranks; rank++) {
         if (!part->memory[rank]) {
@@ -579,11 +612,9 @@ static void place_shared(const struct emulated_launch *l) {
             if (!part->memory[rank] || !part->kept[rank]) abort();
         }
         char *begin = part->memory[rank];
-        memory_drop_cells(&part->dynamic[rank]);
-        part->dynamic[rank] = (struct region){begin, begin + l->shared, "dynamic shared memory", NULL};
+        set_region(&part->dynamic[rank], begin, begin + l->shared, MOST_SHARED, "dynamic shared memory");
     }
-    memory_drop_cells(&part->variables);
-    part->variables = (struct region){l->kernel->shared, l->kernel->shared_end, "the shared variables", NULL};
+    set_region(&part->variables, l->kernel->shared, l->kernel->shared_end, MOST_STATIC, "the shared variables");
 }
 
 /* Of `part`, for its first block. */
@@ -726,8 +757,8 @@ static void abandon(const struct part *p) {
         p->threads[i]->begun = false;
 }
 
-static bool is_refused(struct run *run) {
-    if (!_setjmp(run->refused)) {
+APART static bool is_refused(struct run *run) {
+    if (!__builtin_setjmp(run->refused)) {
         run_grid(run);
         return false;
     }
@@ -753,6 +784,7 @@ bool emulator_run(const struct emulated_launch *l, const struct emulator_options
         return false;
     }
     turn_take();
+    sigaction(SIGILL, &(struct sigaction){.sa_sigaction = take_trap, .sa_flags = SA_SIGINFO | SA_NODEFER}, NULL);
     bool good = !is_refused(&run);
     free_parts(&run);
     turn_end();

@@ -18,7 +18,7 @@ void emulator_add_memory(void *begin, size_t size) {
         regions = realloc(regions, room_for_regions * sizeof *regions);
         if (!regions) abort();
     }
-    regions[n_regions++] = (struct region){begin, (char *)begin + size, "global memory", NULL};
+    regions[n_regions++] = (struct region){begin, (char *)begin + size, "global memory", size, NULL};
     last_region = NULL;
     turn_end();
 }
@@ -29,7 +29,7 @@ static char *first_word(const struct region *r) {
 }
 
 static size_t words_of(const struct region *r) {
-    return (size_t)(r->end - first_word(r)) / WORD + 1;
+    return r->most / WORD + 2;
 }
 
 /* Cells of words, then those of bytes. */
@@ -61,6 +61,11 @@ void emulator_remove_memory(void *begin) {
 void memory_drop_all(void) {
     for (size_t i = 0; i < n_regions; i++)
         memory_drop_cells(&regions[i]);
+    for (int i = 0; i < MOST_PARTS; i++) {
+        for (int rank = 0; parts[i] && rank < MOST_RANKS; rank++)
+            memory_drop_cells(&parts[i]->dynamic[rank]);
+        if (parts[i]) memory_drop_cells(&parts[i]->variables);
+    }
 }
 
 /* ---- Accesses ----------------------------------------------------------------------------------------------------------- */
@@ -174,9 +179,10 @@ static inline void note_cell(struct access *a, struct cell *c, const char *at) {
         a->before = *c;
         a->after = after_access(a, at, *c);
     }
-    /* One by one: loading both at once would wait for the stores of after_access. */
-    c->write = a->after.write;
-    c->read = a->after.read;
+    if (a->write)
+        c->write = a->after.write;
+    else
+        c->read = a->after.read;
 }
 
 static bool is_divided(const struct cell *word) {

@@ -5,7 +5,6 @@
 #ifndef TESTS_EMULATOR_PART_H
 #define TESTS_EMULATOR_PART_H
 
-#include <setjmp.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -32,6 +31,8 @@ enum {
     MOST_RESIDENT = 8, /* parts of one grid */
     WORD = 4,          /* bytes that are mostly accessed together */
     PATIENCE = 120,    /* seconds that a grid may poll while none of its blocks ends */
+    STACK_STEP = 1088, /* bytes from where one stack begins in its memory to where the next does */
+    STACK_PLACES = 64,
 };
 
 /* When and by whom a byte was accessed: the epoch, the thread or lanes or warps (16 bits), and the thread's synchronisations
@@ -48,6 +49,7 @@ struct cell {
 struct region {
     char *begin, *end;
     const char *name;
+    size_t most;        /* bytes that it ever has; cells are for so many */
     struct cell *cells; /* one per word, then one per byte, for words that are divided; NULL: none yet */
 };
 
@@ -66,6 +68,9 @@ struct round {
     uint32_t parity : 1;
 };
 
+/* Where a thread goes on. The compiler's own buffers: _longjmp asks the C library for handlers of cancellation each time. */
+typedef void *resumption[5];
+
 /* A TMA copy of a box of a matrix, in flight; or of a tap of windows. */
 struct box {
     struct fake_tensor_map map;
@@ -78,16 +83,17 @@ struct box {
 };
 
 struct thread {
-    jmp_buf at;
+    resumption at;
     bool begun, done, parity;
     enum wait waiting;
     int name; /* for NAMED_BARRIER */
     const struct round *round;
     unsigned round_parity;
     unsigned team, parities; /* of the last exchange: its lanes, and which of `shows` each lane used */
+    unsigned come;           /* of a warp's first thread: the lanes that wait for others of their teams */
     uint16_t syncs;          /* warp synchronisations that the thread took part in */
     unsigned n_copies, n_groups, groups[MOST_GROUPS]; /* copies in flight; end of each committed group */
-    struct copy copies[MOST_COPIES];
+    struct copy *copies; /* MOST_COPIES; apart, so that what the scheduler looks at lies close together */
     char shows[2][SHOWN] __attribute__((aligned(16)));
 };
 
@@ -99,7 +105,7 @@ struct run {
     struct part *parts[MOST_RESIDENT];
     int n_parts;
     time_t heard; /* when its last block ended */
-    jmp_buf refused;
+    resumption refused;
     char *message;
 };
 
@@ -122,7 +128,7 @@ struct part {
     struct region dynamic[MOST_RANKS], variables; /* shared memory */
     char *kept[MOST_RANKS];                       /* saved variables of the blocks that are not running */
     int loaded;                                   /* the rank whose variables are loaded */
-    jmp_buf scheduler;
+    resumption scheduler;
     struct thread *threads[MOST_COROUTINES];
     char *stacks[MOST_COROUTINES];
 };
@@ -150,7 +156,7 @@ void memory_access(const void *where, size_t size, int how);
 /* Reports an address outside all regions, relative to the nearest one. */
 void memory_refuse(const char *at, size_t size, bool write);
 void memory_drop_cells(struct region *r);
-/* Of all global memory. */
+/* Of all memory. */
 void memory_drop_all(void);
 
 #endif
