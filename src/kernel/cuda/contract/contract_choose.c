@@ -102,13 +102,32 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
 
 #define START 1300.0
 
+/* What a block takes beside its products, in nanoseconds. CUDA cores are fitted by themselves, to times at full clock. */
+static const struct around {
+    double copied;  /* bytes per nanosecond */
+    double windows; /* copies of lines of windows take so many times as long, since it is computed where they lie */
+    double latency; /* of a copy */
+    double step, start;
+    double power;                   /* how much of products, copies and waits takes place at once (together_of) */
+    double result, heavy, swapped;  /* of the epilogue, for each result; swapped ones are stored one by one */
+    double cluster, member, gather; /* split: for a cluster, for each of its blocks, and for each result to add up */
+} of_cuda_cores = {124, 1, 510, 90, 1300, 32, 0.095, 0.116, 0, 720, 144, 0.104},
+  of_tensor_cores = {627, 6.6, 265, 89, 925, 2, 0.119, 0.119, 0, 800, 160, 0.096},
+  of_warp_groups = {627, 6.6, 485, 89, 925, 2, 0.119, 0.119, 0.013, 800, 160, 0.096},
+  of_byte_groups = {627, 6.6, 315, 108, 925, 2, 0.119, 0.119, 0.013, 800, 160, 0.096};
+
+static const struct around *around(const struct ig_cuda_gemm *g) {
+    if (g->math == IG_CUDA_FMA) return &of_cuda_cores;
+    if (!g->warpgroups) return &of_tensor_cores;
+    return ig_cuda_math_is_bytes(g->math) ? &of_byte_groups : &of_warp_groups;
+}
+
 /* Nanoseconds per step that a walk of so many steps waits for copies, of which all stages but one or two are under way.
  * The first of them began before the walk. */
 static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     double ahead = g->stages - (g->warpgroups ? 2 : 1), first = ahead / steps;
     if (g->a == IG_CUDA_FILLED) return 1200;
-    double latency = !g->warpgroups ? 265 : ig_cuda_math_is_bytes(g->math) ? 315 : 485;
-    return latency / ahead * (first < 1 ? 1 - first : 0);
+    return around(g)->latency / ahead * (first < 1 ? 1 - first : 0);
 }
 
 bool ig_cuda_contract_is_heavy(const struct ig_contract *c) {
@@ -155,15 +174,16 @@ static int registers_of_scales(const struct ig_cuda_gemm *g, int columns) {
 
 /* Nanoseconds per step if `together` blocks share the multiprocessor. */
 static double step_time(const struct ig_cuda_gemm *g, double steps, int together) {
+    const struct around *k = around(g);
     double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes per line, of all blocks */
     double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
     /* Of bytes, which often lie in shorter pieces than 16 of them; a copy of less takes as long. */
     bool bytes = ig_cuda_math_is_bytes(g->math);
     double a = g->bm * (bytes ? 16.0 / g->a_copy : 1), b = g->bn * (bytes ? 16.0 / g->b_copy : 1);
-    if (g->a == IG_CUDA_WINDOWS) a *= 6.6; /* where each line lies is computed */
-    double copies = (a + b) * step / 627, wait = wait_time(g, steps);
+    if (g->a == IG_CUDA_WINDOWS) a *= k->windows;
+    double copies = (a + b) * step / k->copied, wait = wait_time(g, steps);
     double meeting = g->warpgroups && ig_cuda_gemm_threads(g) > 128 ? 124 : 0; /* of several groups */
-    return together_of(products, copies, wait, 2) + (bytes ? 108 : 89) + meeting + scaling(g) * together;
+    return together_of(products, copies, wait, k->power) + k->step + meeting + scaling(g) * together;
 }
 
 /* What the memory takes for operands and results. Of windows, the rows lie in the caches. */
@@ -272,6 +292,7 @@ static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
 
 /* A block for each tile, or a cluster. */
 static double block_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    const struct around *k = around(g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
     int full = resident(p, g);
@@ -279,15 +300,14 @@ static double block_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     if (g->split > 1) at_once -= at_once / 10; /* clusters do not find room everywhere */
     int64_t waves = ceil_div(blocks, at_once);
     int last = (int)ceil_div(blocks - (waves - 1) * at_once, IG_CUDA_PROCESSORS);
-    double each =
-        0.119 + (p->heavy ? 0 : 0.8 * p->issue) + (g->swapped ? 0.013 : 0); /* swapped sums are stored one by one */
-    double around = START + 925, finish = (double)g->bm * g->bn / g->split * each;
-    if (g->split > 1) { /* starting a cluster, and adding up through distributed shared memory */
-        around += 800 + 160 * g->split;
-        finish += (double)g->bm * g->bn * 0.096;
+    double each = (p->heavy ? k->heavy : k->result + 0.8 * p->issue) + k->swapped * g->swapped;
+    double once = START + k->start, finish = (double)g->bm * g->bn / g->split * each;
+    if (g->split > 1) { /* through distributed shared memory */
+        once += k->cluster + k->member * g->split;
+        finish += (double)g->bm * g->bn * k->gather;
     }
     double time = (double)(waves - 1) * (steps * step_time(g, steps, full) + finish * full + 293.0 / full);
-    return time + steps * step_time(g, steps, last) + finish * last + around;
+    return time + steps * step_time(g, steps, last) + finish * last + once;
 }
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
