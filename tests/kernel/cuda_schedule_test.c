@@ -427,7 +427,7 @@ static const struct choice choices[] = {
      "gemm f16 16x32x64, 64 threads, 3 stages, windows x along"},
     {build_tall_windows,
      {{INGOT_F16, 3, {128, 65, 32}}, 0, {0}},
-     "gemm f16 wgmma 64x32x64, 128 threads, 4 stages, windows x along, depth in 8"},
+     "gemm f16 wgmma 64x32x64, 128 threads, 5 stages, windows x along, depth in 8"},
     /* Somewhat more keys than are a step otherwise, of warpgroups, are one; many more are several. */
     {build_attention,
      {{INGOT_F16, 3, {12, 197, 197}}, 1, {2}},
