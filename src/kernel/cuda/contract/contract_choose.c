@@ -262,7 +262,7 @@ static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
 
 /* B streamed to the tensor cores, beginning while the preceding kernel ends: the memory, what is under way for a block at once, and the
  * second-level cache, which also gives each block the rows; a way to the memory and back where few blocks share it. From 60 times
- * of one to 16 rows on an H200. */
+ * of one to 16 rows on an H200; what each further wave takes, from 16 to 197 rows. */
 static double boxes_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int64_t tiles, double all) {
     double element = ig_cuda_gemm_element(g), columns = g->bn * (g->twin ? 2.0 : 1), depth = (double)p->depth;
     int64_t blocks_of_rows = ceil_div(p->rows, g->bm), rows = p->rows < g->bm ? p->rows : g->bm;
