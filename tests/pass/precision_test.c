@@ -108,11 +108,16 @@ static void read_precisions(struct ig_graph *g, const char *text, struct ig_prec
     out->everywhere = true;
 }
 
-static struct ig_graph *narrow(struct ig_graph *g, const char *precision, const struct ig_target *to) {
+static struct ig_graph *run_pass(struct ig_graph *g, const char *pass, const char *precision,
+                                 const struct ig_target *to) {
     struct ig_precisions precisions;
     read_precisions(g, precision, &precisions);
     struct ig_pass_options options = {.target = to, .precisions = &precisions};
-    return passes_named(g, "precision", &options);
+    return passes_named(g, pass, &options);
+}
+
+static struct ig_graph *narrow(struct ig_graph *g, const char *precision, const struct ig_target *to) {
+    return run_pass(g, "precision", precision, to);
 }
 
 static void summarize(struct ig_graph *g, struct ig_text *runs, struct ig_text *kept) {
@@ -167,6 +172,45 @@ static void test_decisions(void **state) {
 
 /* TF32 is an attribute of the product, and only on GPUs; in fp16, that of products whose operand may be too large for it, but
  * not of exact numbers. */
+/* ---- Quotients that are quantised --------------------------------------------------------------------------------- */
+
+#define QUOTIENT "  %4 = constant() {data=[3.0]}: f32[]\n  %5 = div(%0, %4): " F "\n"
+static const struct {
+    const char *nodes, *precision;
+    bool divides;
+} quotients[] = {
+    {QUOTIENT "  %6 = cast(%5) {to=f8e4m3fn, saturate=1}: f8e4m3fn[batch,8]\n  output \"o\" = %6\n", "fp32", true},
+    {QUOTIENT "  %6 = cast(%5) {to=f8e4m3fn, saturate=1}: f8e4m3fn[batch,8]\n  output \"o\" = %6\n", "tf32", true},
+    {QUOTIENT "  %6 = cast(%5) {to=f8e4m3fn, saturate=1}: f8e4m3fn[batch,8]\n  output \"o\" = %6\n", "fp16", false},
+    {QUOTIENT "  %6 = round(%5): " F "\n  %7 = cast(%6) {to=i8, saturate=1}: i8[batch,8]\n  output \"o\" = %7\n",
+     "bf16", false},
+    /* truncated */
+    {QUOTIENT "  %6 = cast(%5) {to=i8, saturate=1}: i8[batch,8]\n  output \"o\" = %6\n", "fp16", true},
+    /* rounded to integers of more bits, or also read by what rounds it to those */
+    {QUOTIENT "  %6 = round(%5): " F "\n  %7 = cast(%6) {to=i32, saturate=1}: i32[batch,8]\n  output \"o\" = %7\n",
+     "fp16", true},
+    {QUOTIENT "  %6 = cast(%5) {to=f8e4m3fn, saturate=1}: f8e4m3fn[batch,8]\n  output \"o\" = %6\n"
+              "  %7 = floor(%5): " F "\n  output \"p\" = %7\n",
+     "fp16", true},
+};
+
+static void check_quotients(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < sizeof quotients / sizeof *quotients; i++) {
+        struct ig_graph *g =
+            run_pass(parse(job, quotients[i].nodes), "use-reciprocals", quotients[i].precision, &target);
+        bool divides = false;
+        for (ig_node_id id = 0; id < g->nodes.count; id++)
+            divides |= g->nodes.at[id].op == IG_OP_div && !ig_info(g, g->nodes.at[id].out)->is_const;
+        if (divides != quotients[i].divides) fail_msg("quotient %zu %s", i, divides ? "divides" : "does not divide");
+    }
+}
+
+static void test_quotients(void **state) {
+    (void)state;
+    run_job(check_quotients, NULL, INGOT_OK, NULL);
+}
+
 static void check_tf32(struct ig_job *job, void *argument) {
     static const struct {
         const char *nodes, *precision;
@@ -353,10 +397,8 @@ static void test_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decisions),
-        cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_decisions), cmocka_unit_test(test_tf32),    cmocka_unit_test(test_quotients),
+        cmocka_unit_test(test_patterns),  cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
