@@ -569,6 +569,20 @@ static const struct rewrite merged[] = {
      "matmul f32[batch,seq,32]; add f32[batch,seq,32]; slice f32[batch,seq,12]; slice f32[batch,seq,20]; "
      "transpose f32[batch,12,seq]; transpose f32[batch,20,seq]",
      0, 0},
+    /* the keys have no bias */
+    {"merge-matmul",
+     DATA(3, "k", "[12,20]")
+     "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,20]\n"
+     DATA(5, "q", "[12,12]")
+     "  %6 = matmul(%1, %5) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,12]\n"
+     DATA(7, "p", "[12]")
+     "  %8 = add(%6, %7): f32[batch,seq,12]\n"
+     "  %9 = transpose(%4) {perm=[0,2,1]}: f32[batch,20,seq]\n"
+     "  %10 = transpose(%8) {perm=[0,2,1]}: f32[batch,12,seq]\n"
+     "  output \"a\" = %9\n  output \"b\" = %10\n",
+     "matmul f32[batch,seq,32]; add f32[batch,seq,32]; slice f32[batch,seq,20]; slice f32[batch,seq,12]; "
+     "transpose f32[batch,20,seq]; transpose f32[batch,12,seq]",
+     0, 0},
     /* read by more than views: each keeps its epilogue */
     {"merge-matmul",
      DATA(3, "q", "[12,12]")

@@ -5,7 +5,8 @@
  * Guarantees: two or more products of the same value with constant matrices, each with or without a bias, that only
  *             views read (the queries, keys and values of attention) become one product with the weights side by side,
  *             and slices of its result. Weights and biases are recipes. Results are the same. So do products with codes in
- *             blocks of one kind, and those of floats of 8 bits or of bytes with the scales that follow them.
+ *             blocks of one kind, and those of floats of 8 bits or of bytes with the scales that follow them; where some
+ *             have a scale or a bias more, those of the others are 1 and -0.
  *
  * The gain is that the rows of the common operand are read and packed once. If something other than views reads the
  * results, each product keeps that as its epilogue, which gains more.
@@ -144,19 +145,23 @@ static bool same_codes(const struct ig_graph *g, const struct ig_node *x, const 
     return true;
 }
 
-static bool same_steps(const struct ig_graph *g, const struct product *a, const struct product *b) {
-    if (a->steps != b->steps) return false;
-    for (int i = 0; i < a->steps; i++) {
+/* Are a's steps the first of b's, and does nothing come of the others where their constants are ones and negative zeros? */
+static bool begins_like(const struct ig_graph *g, const struct product *a, const struct product *b) {
+    for (int i = 0; i < a->steps && i < b->steps; i++) {
         const struct ig_node *x = &g->nodes.at[a->step[i]], *y = &g->nodes.at[b->step[i]];
         if (x->op != y->op || ig_type_of(g, x->out)->dtype != ig_type_of(g, y->out)->dtype) return false;
     }
-    return true;
+    for (int i = a->steps; i < b->steps; i++) {
+        if (g->nodes.at[b->step[i]].op == IG_OP_cast) return false;
+    }
+    return a->steps <= b->steps;
 }
 
+/* May a become a part of b? */
 static bool mergeable(const struct ig_graph *g, const struct product *a, const struct product *b) {
     const struct ig_node *x = &g->nodes.at[a->matmul], *y = &g->nodes.at[b->matmul];
     if (x->op == IG_OP_matmul && ig_attr_int(g, x, IG_ATTR_math) != ig_attr_int(g, y, IG_ATTR_math)) return false;
-    return a->x == b->x && same_steps(g, a, b) && ig_attr_int(g, x, IG_ATTR_acc) == ig_attr_int(g, y, IG_ATTR_acc) &&
+    return a->x == b->x && begins_like(g, a, b) && ig_attr_int(g, x, IG_ATTR_acc) == ig_attr_int(g, y, IG_ATTR_acc) &&
            ig_type_of(g, a->w)->dtype == ig_type_of(g, b->w)->dtype && x->op == y->op &&
            (x->op == IG_OP_matmul || same_codes(g, x, y));
 }
@@ -195,47 +200,61 @@ static ig_value merge_weights(struct ig_rewriter *rw, const struct merging *m, c
     return ig_build_node(rw->out, IG_OP_matmul, in, 2, 1, first->attr, none);
 }
 
-/* Step `i` of all products on what they have become so far. One number for all columns stays one where all have it. */
+/* The step `like` on what all products have become so far, number `i` of those that have one. One number for all columns stays one where
+ * all have it. */
 static ig_value merge_step(struct ig_rewriter *rw, const struct merging *m, const struct product **merged, int count,
-                           int i, ig_value result) {
+                           int i, const struct ig_node *like, ig_value result) {
     struct ig_graph *g = rw->out;
-    const struct ig_node *first = &m->graph->nodes.at[merged[0]->step[i]];
-    if (first->op == IG_OP_cast) return ig_build_copy(g, m->graph, first, &result);
+    if (like->op == IG_OP_cast) return ig_build_copy(g, m->graph, like, &result);
+    enum ingot_dtype dtype = ig_type_of(m->graph, like->in[1])->dtype;
     ig_value *constants = IG_NEW_ARRAY(g->job, ig_value, (size_t)count);
     bool same = true;
     for (int p = 0; p < count; p++) {
-        constants[p] = new_constant(rw, merged[p]->constant[i]);
+        constants[p] = i < merged[p]->steps ? new_constant(rw, merged[p]->constant[i])
+                                            : ig_build_scalar(g, dtype, like->op == IG_OP_mul ? 1 : -0.0);
         same = same && constants[p] == constants[0];
     }
-    if (same && ig_type_of(g, constants[0])->rank == 0) return ig_map2(g, first->op, result, constants[0]);
+    if (same && ig_type_of(g, constants[0])->rank == 0) return ig_map2(g, like->op, result, constants[0]);
     for (int p = 0; p < count; p++) {
         ig_dim size = columns_of(m->graph, &m->graph->nodes.at[merged[p]->matmul]);
         if (ig_type_of(g, constants[p])->rank == 0) constants[p] = ig_build_broadcast(g, constants[p], &size, 1);
     }
-    return ig_map2(g, first->op, result, ig_build_concat(g, constants, count, 0));
+    return ig_map2(g, like->op, result, ig_build_concat(g, constants, count, 0));
 }
 
-/* The slices of `result` that take the place of what the products' nodes gave: the products, or one of their steps. */
+/* The slices of `result` that take the place of what the products' nodes gave: the products, or a step, or the last one of those
+ * that have fewer. */
 static void take_slices(struct ig_rewriter *rw, struct merging *m, const struct product **merged, int count, int step,
                         ig_value result) {
     struct ig_graph *g = rw->out;
     ig_dim start = ig_dim_const(g->dims, 0);
     for (int i = 0; i < count; i++) {
-        ig_node_id id = step < 0 ? merged[i]->matmul : merged[i]->step[step];
-        ig_dim size = columns_of(m->graph, &m->graph->nodes.at[merged[i]->matmul]);
+        const struct product *p = merged[i];
+        ig_node_id id = step < 0 || p->steps == 0 ? p->matmul : p->step[step < p->steps ? step : p->steps - 1];
+        ig_dim size = columns_of(m->graph, &m->graph->nodes.at[p->matmul]);
         int axis = ig_type_of(g, result)->rank - 1;
         m->instead[m->graph->nodes.at[id].out] = ig_build_slice_axis(g, result, axis, start, size, 1);
         start = ig_dim_add(g->dims, start, size);
     }
 }
 
-/* Builds one product for `first` and all that can be merged with it, and for each the slice that replaces it. */
+static bool is_merged(const struct merging *m, const struct product *p) {
+    return m->instead[m->graph->nodes.at[p->matmul].out] != IG_NO_VALUE;
+}
+
+/* Builds one product for `first` and all that can be merged with it, and for each the slice that replaces it. What those have whose
+ * steps are the most decides. */
 static void merge(struct ig_rewriter *rw, struct merging *m, const struct product *first) {
     struct ig_graph *g = rw->out;
-    const struct product **merged = IG_NEW_ARRAY(g->job, const struct product *, m->products.count);
+    const struct product **merged = IG_NEW_ARRAY(g->job, const struct product *, m->products.count), *longest = first;
     int count = 0;
     for (uint32_t i = 0; i < m->products.count; i++) {
-        if (mergeable(m->graph, first, &m->products.at[i])) merged[count++] = &m->products.at[i];
+        const struct product *p = &m->products.at[i];
+        if (!is_merged(m, p) && p->steps > longest->steps && mergeable(m->graph, first, p)) longest = p;
+    }
+    for (uint32_t i = 0; i < m->products.count; i++) {
+        const struct product *p = &m->products.at[i];
+        if (!is_merged(m, p) && mergeable(m->graph, p, longest)) merged[count++] = p;
     }
     if (count < 2) return;
     bool coded = m->graph->nodes.at[first->matmul].op == IG_OP_matmul_blocks;
@@ -243,8 +262,8 @@ static void merge(struct ig_rewriter *rw, struct merging *m, const struct produc
     ig_value x = rw->map[first->x];
     ig_value result = coded ? merge_codes(rw, m, merged, count, x, acc) : merge_weights(rw, m, merged, count, x);
     take_slices(rw, m, merged, count, -1, result);
-    for (int i = 0; i < first->steps; i++) {
-        result = merge_step(rw, m, merged, count, i, result);
+    for (int i = 0; i < longest->steps; i++) {
+        result = merge_step(rw, m, merged, count, i, &m->graph->nodes.at[longest->step[i]], result);
         take_slices(rw, m, merged, count, i, result);
     }
 }
