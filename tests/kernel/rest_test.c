@@ -107,6 +107,7 @@ struct scatter {
     enum ig_scatter how;
     bool constant;     /* data, indices and updates */
     unsigned repeated; /* scatter_elements: bit set of the axes along which indices are repetitions */
+    bool gathered;     /* updates are elements of the input, by numbers along the first axis */
 };
 
 static ig_value tensor(struct ig_graph *g, const char *name, bool constant, enum ingot_dtype dtype, int rank,
@@ -126,7 +127,13 @@ static void build_scatter(struct ig_graph *g, const void *argument) {
     in[1] = tensor(g, "indices", s->constant, s->index_dtype, s->index_rank, indices, 2);
     const struct ig_type all = sized_type(g, s->index_dtype, s->index_rank, s->index);
     if (s->repeated) in[1] = ig_build_broadcast(g, in[1], all.dim, all.rank);
-    in[2] = tensor(g, "updates", false, s->dtype, nd ? s->update_rank : s->index_rank, nd ? s->updates : s->index, 3);
+    int rank = nd ? s->update_rank : s->index_rank;
+    in[2] = tensor(g, "updates", false, s->dtype, rank, nd ? s->updates : s->index, 3);
+    if (s->gathered) {
+        ig_value numbers[] = {in[2], tensor(g, "numbers", false, INGOT_I64, rank, nd ? s->updates : s->index, 4)};
+        struct ig_attr axis = ig_attr_of_int(0);
+        in[2] = ig_build_node(g, IG_OP_gather_elements, numbers, 2, 1, &axis, NULL);
+    }
     struct ig_attr attrs[2] = {ig_attr_of_int(nd ? (int64_t)s->how : s->axis), ig_attr_of_int(s->how)};
     ig_build_output(g, "y", ig_build_node(g, nd ? IG_OP_scatter_nd : IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
 }
@@ -202,12 +209,17 @@ static bool is_static(const struct scatter *s) {
 }
 
 static void test_scatter(void **state) {
-    static struct scatter variants[4 * COUNT(scatters)];
+    static struct scatter variants[5 * COUNT(scatters)];
     (void)state;
     int n = 0;
     for (int i = 0; i < COUNT(scatters); i++) {
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, false, GRAPH_POISON);
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I32, IG_SCATTER_ADD, false, 0);
+        if ((scatters[i].axis < 0 ? scatters[i].update_rank : scatters[i].rank) > 0) {
+            add_scatter(&variants[n], &scatters[i], INGOT_F16, INGOT_I64, i % 2 ? IG_SCATTER_SET : IG_SCATTER_ADD,
+                        false, 0);
+            variants[n++].gathered = true;
+        }
         if (!is_static(&scatters[i])) continue;
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, true, 0);
         add_scatter(&variants[n++], &scatters[i], INGOT_F16, INGOT_I64, IG_SCATTER_SET, i % 2, GRAPH_POISON);

@@ -132,6 +132,31 @@ static void test_epilogue(void **state) {
     expect(residual, false, "mcmmmm");
 }
 
+/* A scatter gathers its updates itself, here of what it adds them to; but not what is transposed. */
+static const char gathered[] = "graph {\n"
+                               "  input %0 \"x\": f32[n,64]\n"
+                               "  input %1 \"from\": i64[m,64]\n"
+                               "  input %2 \"to\": i64[m,64]\n"
+                               "  %3 = gather_elements(%0, %1) {axis=0}: f32[m,64]\n"
+                               "  %4 = scatter_elements(%0, %2, %3) {axis=0, reduction=1}: f32[n,64]\n"
+                               "  output \"y\" = %4\n"
+                               "}\n";
+static const char turned[] = "graph {\n"
+                             "  input %0 \"x\": f32[n,64]\n"
+                             "  input %1 \"u\": f32[64,m]\n"
+                             "  input %2 \"to\": i64[m,64]\n"
+                             "  %3 = transpose(%1) {perm=[1,0]}: f32[m,64]\n"
+                             "  %4 = scatter_elements(%0, %2, %3) {axis=0, reduction=1}: f32[n,64]\n"
+                             "  output \"y\" = %4\n"
+                             "}\n";
+
+static void test_scatter(void **state) {
+    (void)state;
+    expect(gathered, true, "x");
+    expect(gathered, false, "mx");
+    expect(turned, true, "mx");
+}
+
 /* Softmax is one row kernel, which fuses the elementwise work before and after it. */
 static const char softmax[] = "graph {\n"
                               "  input %0 \"x\": f32[batch,n]\n"
@@ -454,11 +479,11 @@ static void test_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_views),
-        cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue),  cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_concat),   cmocka_unit_test(test_square),    cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_caches),
+        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),    cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_views),    cmocka_unit_test(test_axes),   cmocka_unit_test(test_prologue),
+        cmocka_unit_test(test_nothing),  cmocka_unit_test(test_parts),  cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_concat), cmocka_unit_test(test_square),
+        cmocka_unit_test(test_gate),     cmocka_unit_test(test_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

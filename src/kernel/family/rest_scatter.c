@@ -225,7 +225,7 @@ static void move_halves_as_integers(struct ig_scatter_problem *s) {
     ig_value data = s->node.in[0], updates = s->node.in[2];
     bool half = s->data.dtype == INGOT_F16 || s->data.dtype == INGOT_BF16;
     if (!half || s->how != IG_SCATTER_SET) return;
-    if (ig_is_literal(s->graph, data) || ig_is_literal(s->graph, updates)) return;
+    if (ig_is_literal(s->graph, data) || !s->lower.is_input[updates]) return;
     s->k->buffers.at[s->lower.buffer_of[data]].dtype = INGOT_U16;
     s->k->buffers.at[s->lower.buffer_of[updates]].dtype = INGOT_U16;
     s->k->buffers.at[s->out].dtype = INGOT_U16;

@@ -429,6 +429,13 @@ static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
 }
 
+/* Scatters read each update once, so through views too, of which one that moves rows about costs nothing. */
+static bool is_scattered_through(const struct ig_graph *g, const struct ig_node *n, uint32_t operand,
+                                 const struct ig_node *view) {
+    bool updates = operand == 2 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
+    return updates && view && is_view(view) && !moves_innermost(g, view) && !ig_info(g, view->out)->is_const;
+}
+
 /* Does the view take whole matrices of a weight by their numbers? */
 static bool chooses_weights(const struct ig_graph *g, const struct ig_node *view) {
     return view->op == IG_OP_gather && ig_info(g, view->in[0])->is_const &&
@@ -512,7 +519,7 @@ static bool *find_stored_views(const struct fuser *f) {
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
-        bool dense = reads_memory_only(n);
+        bool reads_memory = reads_memory_only(n);
         bool contract = ig_op_info(n->op)->family == IG_FAMILY_CONTRACT;
         bool window = ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
         for (uint32_t i = 0; i < n->n_in; i++) {
@@ -525,6 +532,7 @@ static bool *find_stored_views(const struct fuser *f) {
                 view = ig_def(g, base);
             }
             bool scales = n->op == IG_OP_matmul_scaled && i >= 2; /* which templates read by themselves */
+            bool dense = reads_memory && !is_scattered_through(g, n, i, view);
             if ((dense || scales) && !lies_in_memory(f, base)) stored[base] = true;
             if (is_read_often(f, n, base, view)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
