@@ -4,13 +4,13 @@
  * number of rows: what each takes, beside what the model says (kernel/cuda/contract/contract_choose.c). From these its constants
  * are fitted.
  *
- *     product_bench [--only SUBSTRING] [--first N] [--warm MS] [--source]
+ *     product_bench [--only SUBSTRING] [--first N] [--warm MS] [--source|--estimates]
  *
  * A line is: name, rows, estimate, time with weights in memory, time with weights in the cache, floor, tactic; times in
  * microseconds, of a launch among many that start early. The floor is that of an H200: what the operations take at 800 tera
  * a second in f16, half of that in tf32 and twice in bytes, or the bytes at 4.2 tera a second if they are more than half of the cache. --first: candidates at each number of rows (default 12);
  * --warm: each is run for so many milliseconds before it is timed (default 0), until the clock is what the power limit allows;
- * --source prints the kernels and runs nothing.
+ * --source prints the kernels and runs nothing; --estimates runs nothing either and has zeros for times.
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ struct product {
     int64_t side;           /* of the image of a 3x3 convolution; 0: a matrix product, or `image` says */
     int64_t sizes[SIZES];   /* rows, or images */
     bool gelu;              /* behind it; otherwise ReLU */
-    enum { F16, TF32, I8, F8, FAST_F8, SQUARES_F8, COLUMNS_F8, SQUARES_I8 } type;
+    enum { F16, TF32, I8, F8, FAST_F8, SQUARES_F8, COLUMNS_F8, SQUARES_I8, F8_TO_F8, FAST_F8_TO_F8 } type;
     /* Of other convolutions: planes, rows, columns. Padding is half of the taps. */
     int64_t image[3], taps[3], strides[3], groups;
 };
@@ -164,6 +164,13 @@ static const struct product products[] = {
     SCALED("squares f8", SQUARES_F8),
     SCALED("columns f8", COLUMNS_F8),
     SCALED("squares i8", SQUARES_I8),
+#define QUANTIZED(name, is)                                                                           \
+    {name " 768x3072 gelu", 768, 3072, .sizes = {197, 1576, 6304}, .gelu = true, .type = is},         \
+        {name " 1024x4096 gelu", 1024, 4096, .sizes = {384, 1536, 3072}, .gelu = true, .type = is}, { \
+        name " 1024x3072", 1024, 3072, .sizes = {384, 1536, 3072}, .type = is                         \
+    }
+    QUANTIZED("f8 to f8", F8_TO_F8),
+    QUANTIZED("fast f8 to f8", FAST_F8_TO_F8),
     {"tf32 768x2304", 768, 2304, .sizes = {128, 512, 4096, 6304}, .type = TF32},
     {"tf32 768x768", 768, 768, .sizes = {128, 512, 4096, 6304}, .type = TF32},
     {"tf32 3072x768", 3072, 768, .sizes = {128, 512, 4096, 6304}, .type = TF32},
@@ -199,7 +206,7 @@ struct bench {
     const char *only;
     int first;
     double warm; /* nanoseconds */
-    bool source;
+    bool source, estimates;
     struct ig_target target;
     struct ig_device *device;
     struct ig_stream *stream;
@@ -255,6 +262,8 @@ static const struct {
     [SQUARES_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2, 128},
     [COLUMNS_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2, 1},
     [SQUARES_I8] = {INGOT_I8, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2, 128},
+    [F8_TO_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F8E4M3FN, IG_MATH_EXACT, 2},
+    [FAST_F8_TO_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F8E4M3FN, IG_MATH_FAST, 2},
 };
 
 /* Along two axes if there is one plane. */
@@ -302,7 +311,12 @@ static ig_value build_product(struct ig_graph *g, const struct product *p, ig_va
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
 }
 
-/* Sums of integers, scaled by column. */
+/* Are results bytes, like the operands? */
+static bool is_quantized(const struct product *p) {
+    return types[p->type].out == types[p->type].in && ingot_dtype_size(types[p->type].in) == 1;
+}
+
+/* Sums, scaled by column. */
 static ig_value scaled(struct ig_graph *g, const struct product *p, ig_value y) {
     return ig_map2(g, IG_OP_mul, ig_build_cast(g, y, INGOT_F32), weights(g, INGOT_F32, 1, &p->columns));
 }
@@ -332,9 +346,10 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
                  : types[p->type].shared ? build_scaled(g, p, x)
                                          : build_product(g, p, x);
     y = ig_map2(g, IG_OP_add, y, weights(g, types[p->type].acc, 1, &p->columns));
-    if (p->type == I8) y = scaled(g, p, y);
+    if (is_quantized(p)) y = scaled(g, p, y);
     y = p->gelu ? ig_map2(g, IG_OP_mul, y, ig_map1(g, IG_OP_normcdf, y))
                 : ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
+    if (is_quantized(p) && p->gelu) y = ig_map2(g, IG_OP_mul, y, ig_build_scalar(g, INGOT_F32, 1 / 0.0178571437));
     if (p->type == I8) y = ig_map1(g, IG_OP_round, y);
     ig_build_output(g, "y", ig_build_cast_saturating(g, y, types[p->type].out));
     for (int i = 0; i < ig_pass_count; i++) {
@@ -462,6 +477,16 @@ static size_t weights_size(const struct product *p) {
     return (size_t)(p->depth * p->columns * taps) * ingot_dtype_size(types[p->type].in);
 }
 
+static uint32_t buffers_of(struct ig_job *job, const struct ig_kernel *k) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < k->loops->buffers.count; i++) {
+        const struct ig_buffer *buffer = &k->loops->buffers.at[i];
+        if (buffer->kind == IG_BUFFER_PARAM && (uint32_t)buffer->param >= count) count = (uint32_t)buffer->param + 1;
+    }
+    IG_ASSERT(job, count <= BUFFERS);
+    return count;
+}
+
 static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, uint64_t entry) {
     const struct candidate *c = &b->candidates.at[i];
     const struct product *p = c->product;
@@ -476,9 +501,7 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
                                .lasting = (uint32_t)k->lasting,
                                .maps = k->maps,
                                .n_maps = (uint32_t)k->n_maps,
-                               .n_buffers = types[p->type].shared ? BUFFERS
-                                            : p->type == I8       ? BUFFERS - 1
-                                                                  : BUFFERS - 2,
+                               .n_buffers = buffers_of(job, k),
                                .n_dims = k->dims.count};
     size_t size = weights_size(p);
     for (int s = 0; s < SIZES && p->sizes[s]; s++) {
@@ -489,7 +512,8 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
             dims[d] = ig_sizes_of(&at, job, k->dims.at[d]);
         launch.dims = dims;
         launch.tiles = ig_sizes_of(&at, job, k->tiles);
-        double cold = measure(job, b, &launch, size, true), warm = measure(job, b, &launch, size, false);
+        double cold = b->estimates ? 0 : measure(job, b, &launch, size, true),
+               warm = b->estimates ? 0 : measure(job, b, &launch, size, false);
         printf("%s\t%lld\t%.2f\t%.2f\t%.2f\t%.2f\t%s\n", p->name, (long long)p->sizes[s], ig_kernel_cost(k, &at), cold,
                warm, floor_of(p, p->sizes[s]), k->tactic);
     }
@@ -545,12 +569,14 @@ static void run(struct ig_job *job, void *argument) {
     struct bench *b = argument;
     struct ingot_error error;
     struct ig_code code;
-    if (!b->source) open_device(job, b);
+    if (!b->source && !b->estimates) open_device(job, b);
     for (int i = 0; i < PRODUCTS; i++) {
         if (is_asked_for(b, &products[i])) prepare(job, b, &products[i]);
     }
     fprintf(stderr, "%u kernels\n", b->candidates.count);
-    if (b->source || b->candidates.count == 0) return;
+    for (uint32_t i = 0; b->estimates && i < b->candidates.count; i++)
+        measure_candidate(job, b, i, 0);
+    if (b->source || b->estimates || b->candidates.count == 0) return;
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     struct ig_kernel_compiler compiler;
     options.nvrtc = getenv("INGOT_NVRTC");
@@ -573,6 +599,8 @@ int main(int argc, char **argv) {
         bool has_value = i + 1 < argc;
         if (!strcmp(argv[i], "--source")) {
             b->source = true;
+        } else if (!strcmp(argv[i], "--estimates")) {
+            b->estimates = true;
         } else if (!strcmp(argv[i], "--only") && has_value) {
             b->only = argv[++i];
         } else if (!strcmp(argv[i], "--first") && has_value) {
@@ -580,7 +608,7 @@ int main(int argc, char **argv) {
         } else if (!strcmp(argv[i], "--warm") && has_value) {
             b->warm = atof(argv[++i]) * 1e6;
         } else {
-            fprintf(stderr, "usage: product_bench [--only SUBSTRING] [--first N] [--warm MS] [--source]\n");
+            fprintf(stderr, "usage: product_bench [--only SUBSTRING] [--first N] [--warm MS] [--source|--estimates]\n");
             free(b);
             return 2;
         }

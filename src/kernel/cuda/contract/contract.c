@@ -72,7 +72,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     p.rows = sizes[1];
     p.columns = sizes[2];
     p.depth = sizes[3];
-    return ig_cuda_gemm_cost(&p, kernel->gemm);
+    return ig_cuda_gemm_cost_in_network(&p, kernel->gemm);
 }
 
 /* Sets up the cost model; returns the problem at the sizes c->at. */

@@ -109,5 +109,7 @@ double ig_cuda_contract_issue(const struct ig_contract *c);
 bool ig_cuda_contract_is_heavy(const struct ig_contract *c);
 /* Estimated time of a candidate in microseconds. */
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *problem, const struct ig_cuda_gemm *gemm);
+/* The same within a network. */
+double ig_cuda_gemm_cost_in_network(const struct ig_cuda_problem *problem, const struct ig_cuda_gemm *gemm);
 
 #endif

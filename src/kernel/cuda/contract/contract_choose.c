@@ -101,6 +101,11 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
 }
 
 #define START 1300.0
+/* Of that, what passes within networks while the kernel before ends, for products of matrices of more than FEW_ROWS: another kernel leaves
+ * room for the first weights to come, which one like it, as in a measurement, does not. From 13 products of networks of batch 1 on an
+ * H200. */
+#define FEW_ROWS 64
+#define HIDDEN 700.0
 
 /* What a block takes beside its products, in nanoseconds. CUDA cores are fitted by themselves, to times at full clock. */
 static const struct around {
@@ -130,6 +135,11 @@ static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     return around(g)->latency / ahead * (first < 1 ? 1 - first : 0);
 }
 
+/* What a function of the epilogue takes of a multiprocessor's instructions, in nanoseconds for each result; and how many a quotient takes
+ * (codegen/cuda/quantize.c). */
+#define HEAVY 0.093
+#define QUOTIENT 5
+
 bool ig_cuda_contract_is_heavy(const struct ig_contract *c) {
     for (uint32_t i = 0; i < c->region->nodes.count; i++) {
         enum ig_op op = c->graph->nodes.at[c->region->nodes.at[i]].op;
@@ -146,15 +156,18 @@ double ig_cuda_contract_issue(const struct ig_contract *c) {
     bool quantizes = false;
     for (uint32_t i = 0; i < c->region->nodes.count; i++) {
         const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
-        enum ingot_dtype from = ig_type_of(c->graph, n->in[0])->dtype;
+        enum ingot_dtype from = ig_type_of(c->graph, n->in[0])->dtype, to = ig_type_of(c->graph, n->out)->dtype;
         bool computes = n->op == IG_OP_add || n->op == IG_OP_sub || n->op == IG_OP_mul;
-        quantizes |= n->op == IG_OP_round;
-        if (n->op == IG_OP_round) instructions += 2;
+        bool to_float8 = n->op == IG_OP_cast && ig_dtype_is_narrow(to) && ig_dtype_is_float(from);
+        quantizes |= n->op == IG_OP_round || to_float8;
+        if (n->op == IG_OP_round || to_float8) instructions += 2;
+        if (n->op == IG_OP_div) instructions += QUOTIENT;
         if (n->op == IG_OP_cast && from == INGOT_I32) instructions++;
         if (n->op == IG_OP_cast && ingot_dtype_size(from) == 1) instructions += 1.5;
         if (computes && from != INGOT_I32) instructions++; /* sums begin with what is added to them */
     }
-    return quantizes ? 0.0085 * instructions : ig_cuda_contract_is_heavy(c) ? 0.093 : 0;
+    double heavy = ig_cuda_contract_is_heavy(c) ? HEAVY : 0;
+    return quantizes ? heavy + 0.0085 * instructions : heavy;
 }
 
 /* Nanoseconds in which a multiprocessor scales and adds up the sums of a step: an instruction each, one more where each column has a
@@ -193,11 +206,11 @@ static double memory_time(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (double)p->batch * elements * ig_cuda_gemm_element(g) / 4025;
 }
 
-/* Nanoseconds per step of groups that add what the tensor cores have summed up. Two groups that share a tile do so in turns;
- * of groups that take turns with tiles, the others run their epilogues meanwhile. */
+/* Nanoseconds per step of groups that add what the tensor cores have summed up. Groups that share a tile do so in turns, and the others'
+ * products go on; of groups that take turns with tiles, the others run their epilogues meanwhile. */
 static double promotion(const struct ig_cuda_gemm *g) {
-    double adding = g->promoted && g->turns ? (double)g->bm / 64 * (g->bn * 0.38 + 44) : 0;
-    return adding + scaling(g);
+    double shared = (double)g->bm * g->bn * 0.0035, alone = (double)g->bm / 64 * (g->bn * 0.38 + 44);
+    return (!g->promoted ? 0 : g->turns ? alone : shared) + scaling(g);
 }
 
 /* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues or a group's own work, and a bit
@@ -223,8 +236,9 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
            copies = bytes / (g->turns ? 146 : 181) * busy;
     double step = together_of(products, copies, 0, 2) + (g->turns && each > 1 ? 23 : 56);
     double walk = (double)ceil_div(p->depth, g->bk) * step;
-    double finish = g->turns ? area * (0.091 + 0.92 * p->issue)
-                             : area * larger(0.031, p->heavy ? 0 : p->issue) + (p->heavy ? 620 : 310);
+    double finish =
+        g->turns ? area * (0.091 + 0.92 * p->issue)
+                 : area * (p->heavy ? 0.031 + p->issue - HEAVY : larger(0.031, p->issue)) + (p->heavy ? 620 : 310);
     double finishes = g->turns ? 1 + 0.34 * (double)(each - 1) : (double)each;
     double windows =
         g->a == IG_CUDA_WINDOWS ? 570 : 0; /* against windows that threads copy, which take less than said */
@@ -300,7 +314,7 @@ static double block_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     if (g->split > 1) at_once -= at_once / 10; /* clusters do not find room everywhere */
     int64_t waves = ceil_div(blocks, at_once);
     int last = (int)ceil_div(blocks - (waves - 1) * at_once, IG_CUDA_PROCESSORS);
-    double each = (p->heavy ? k->heavy : k->result + 0.8 * p->issue) + k->swapped * g->swapped;
+    double each = (p->heavy ? k->heavy - 0.8 * HEAVY : k->result) + 0.8 * p->issue + k->swapped * g->swapped;
     double once = START + k->start, finish = (double)g->bm * g->bn / g->split * each;
     if (g->split > 1) { /* through distributed shared memory */
         once += k->cluster + k->member * g->split;
@@ -315,6 +329,12 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     if (g->stream) return stream_cost(p, g);
     double time = !g->producer ? block_cost(p, g) : g->kept ? kept_cost(p, g) : producer_cost(p, g);
     return together_of(time, START + memory_time(p, g), 0, 4) / 1000;
+}
+
+double ig_cuda_gemm_cost_in_network(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    bool copies = !g->direct && !g->stream && g->a != IG_CUDA_WINDOWS && g->a != IG_CUDA_FILLED;
+    double hidden = copies && g->math != IG_CUDA_FMA && p->rows > FEW_ROWS ? HIDDEN : 0;
+    return ig_cuda_gemm_cost(p, g) - hidden / 1000;
 }
 
 /* As many stages as the steps can use and shared memory holds; false if even the fewest do not fit. */
