@@ -339,8 +339,9 @@ class Peer(Child):
     def __init__(self, args, name):
         self.log = tempfile.TemporaryFile("w+")
         self.batches = batches(args, name)
+        share = max(1, os.cpu_count() // args.at_once)
         super().__init__([sys.executable, __file__, "--child", "inductor", name, args.precision, args.mode, *self.batches],
-                         stderr=self.log, env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"})
+                         stderr=self.log, env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(share)})
 
     def wait(self, until):
         """The batches that were compiled: each with None, or why it could not be. Nothing if it takes too long."""
