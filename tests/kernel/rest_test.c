@@ -108,6 +108,7 @@ struct scatter {
     bool constant;     /* data, indices and updates */
     unsigned repeated; /* scatter_elements: bit set of the axes along which indices are repetitions */
     bool gathered;     /* updates are elements of the input, by numbers along the first axis */
+    int followed;      /* 1: the result is twice the scatter's, and the data; 2: and that is a result, too */
 };
 
 static ig_value tensor(struct ig_graph *g, const char *name, bool constant, enum ingot_dtype dtype, int rank,
@@ -135,7 +136,9 @@ static void build_scatter(struct ig_graph *g, const void *argument) {
         in[2] = ig_build_node(g, IG_OP_gather_elements, numbers, 2, 1, &axis, NULL);
     }
     struct ig_attr attrs[2] = {ig_attr_of_int(nd ? (int64_t)s->how : s->axis), ig_attr_of_int(s->how)};
-    ig_build_output(g, "y", ig_build_node(g, nd ? IG_OP_scatter_nd : IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
+    ig_value y = ig_build_node(g, nd ? IG_OP_scatter_nd : IG_OP_scatter_elements, in, 3, 1, attrs, NULL);
+    if (s->followed != 1) ig_build_output(g, "y", y);
+    if (s->followed) ig_build_output(g, "more", ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_add, y, y), in[0]));
 }
 
 /* Indices are -5 … 5: some are out of range, many are repeated. */
@@ -209,7 +212,7 @@ static bool is_static(const struct scatter *s) {
 }
 
 static void test_scatter(void **state) {
-    static struct scatter variants[5 * COUNT(scatters)];
+    static struct scatter variants[6 * COUNT(scatters)];
     (void)state;
     int n = 0;
     for (int i = 0; i < COUNT(scatters); i++) {
@@ -220,6 +223,9 @@ static void test_scatter(void **state) {
                         false, 0);
             variants[n++].gathered = true;
         }
+        add_scatter(&variants[n], &scatters[i], INGOT_F32, INGOT_I32, i % 3 ? IG_SCATTER_ADD : IG_SCATTER_MAX, false,
+                    0);
+        variants[n++].followed = 1 + i % 2;
         if (!is_static(&scatters[i])) continue;
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, true, 0);
         add_scatter(&variants[n++], &scatters[i], INGOT_F16, INGOT_I64, IG_SCATTER_SET, i % 2, GRAPH_POISON);
@@ -275,6 +281,7 @@ static void test_scatter_of_rows(void **state) {
         s->dtype = dtype;
         s->index_dtype = i % 2 ? INGOT_I32 : INGOT_I64;
         s->how = how;
+        s->followed = how == IG_SCATTER_ADD ? i / 3 % 3 : 0;
         add_named_case(build_scatter, s, how == IG_SCATTER_ADD ? 0 : GRAPH_POISON, symbols, "rows %d, reduction %d",
                        i / 3, (int)how)
             ->tolerance = tolerance_for(dtype, how);

@@ -150,8 +150,25 @@ static const char turned[] = "graph {\n"
                              "  output \"y\" = %4\n"
                              "}\n";
 
+/* What is computed of sums of whole rows is computed as they are stored, on GPUs. */
+static const char summed[] = "graph {\n"
+                             "  input %0 \"x\": f32[9,64]\n"
+                             "  input %1 \"to\": i64[m,1]\n"
+                             "  input %2 \"u\": f32[m,64]\n"
+                             "  %3 = broadcast(%1) {dims=[m,64]}: i64[m,64]\n"
+                             "  %4 = scatter_elements(%0, %3, %2) {axis=0, reduction=1}: f32[9,64]\n"
+                             "  %5 = add(%4, %0): f32[9,64]\n"
+                             "  output \"y\" = %5\n"
+                             "}\n";
+
 static void test_scatter(void **state) {
+    static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90};
+    struct division d = {.text = summed, .join = true, .target = &gpu};
     (void)state;
+    run_division(&d, "x");
+    expect(summed, true, "xm");
+    d.text = gathered;
+    run_division(&d, "mx");
     expect(gathered, true, "x");
     expect(gathered, false, "mx");
     expect(turned, true, "mx");

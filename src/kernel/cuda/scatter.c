@@ -5,7 +5,7 @@
  * together, each once, and find in shared memory which place a tuple addresses; then they load several updates at once. Of
  * many tuples they first list those that address the block's range, in order: by running totals of how many each thread
  * has found among its share. What is added up stays in shared memory until all updates are applied, since each waits for
- * the one before at its place.
+ * the one before at its place; what the region computes of the results is computed as they are stored.
  */
 #include <string.h>
 
@@ -79,19 +79,24 @@ static bool same_indices(const struct scatterer *c) {
     return true;
 }
 
-/* Can the results of a block's range be collected in shared memory? Its length may be limited for that. Where few places are
- * updated, the others need not be moved (ig_scatter_if_apart). */
-static bool can_stage(struct scatterer *c) {
+/* Are the results of a block's range collected in shared memory? Its length may be limited for that. Where few places are updated, the
+ * others need not be moved (ig_scatter_if_apart); but results that only the region itself reads must stay somewhere. */
+static bool is_staged(struct scatterer *c) {
     struct ig_scatter_problem *s = c->s;
     struct ig_dims *dims = s->k->dims;
     int64_t size, within, tuples, lo, hi;
-    if (!c->together || s->how == IG_SCATTER_SET || s->own < 0) return false;
-    if (!ig_dim_is_const(dims, s->data.dim[s->own], &size) || !ig_dim_is_const(dims, c->within, &within)) return false;
-    if (ig_dim_is_const(dims, c->tuples, &tuples) && tuples < size * within / 4) return false;
+    bool must = s->out < 0;
+    if (!must && (!c->together || s->how == IG_SCATTER_SET || s->own < 0)) return false;
+    if (!ig_dim_is_const(dims, s->data.dim[s->own], &size) || !ig_dim_is_const(dims, c->within, &within)) {
+        IG_ASSERT(s->k->job, !must);
+        return false;
+    }
+    if (!must && ig_dim_is_const(dims, c->tuples, &tuples) && tuples < size * within / 4) return false;
     int64_t most = MOST_STAGED / THREADS / (int64_t)ingot_dtype_size(s->data.dtype) / (within > 0 ? within : 1);
     ig_dim_range(dims, s->chunk, &lo, &hi);
     if (hi <= most) return true;
-    if (most < 1 || size > MOST_RANGES * most) return false;
+    if (!must && (most < 1 || size > MOST_RANGES * most)) return false;
+    IG_ASSERT(s->k->job, most >= 1);
     s->chunk = ig_dim_min(dims, s->chunk, ig_dim_const(dims, most));
     return true;
 }
@@ -123,11 +128,11 @@ static void choose_threads(struct scatterer *c) {
         if (ig_scatter_names(s, i)) c->within = ig_dim_mul(dims, c->within, s->data.dim[i]);
     }
     c->staged = -1;
-    if (can_stage(c)) {
+    if (is_staged(c)) {
         ig_dim places = ig_dim_mul(dims, s->chunk, c->within);
         int64_t lo, most;
         ig_dim_range(dims, places, &lo, &most);
-        c->staged = ig_loops_local(s->k, s->k->buffers.at[s->out].dtype, most * THREADS, "staged");
+        c->staged = ig_loops_local(s->k, s->data.dtype, most * THREADS, "staged");
     }
     c->total = ig_dim_mul(dims, lines, ig_dim_ceil_div(dims, size, s->chunk));
     s->kernel->tiles = ig_dim_ceil_div(dims, c->total, ig_dim_const(dims, THREADS));
@@ -191,11 +196,32 @@ static void emit_copy(struct scatterer *c, struct ig_stmt *body) {
     ig_s_store(s->k, body, staged ? c->staged : s->out, at, value);
 }
 
-static void emit_staged(struct scatterer *c, struct ig_stmt *body) {
+/* A value at a place that is known already: the scatter's result. */
+struct result {
+    ig_value value;
+    ig_x x;
+};
+
+static ig_x known_result(void *user, ig_value value, const ig_x *index) {
+    const struct result *r = user;
+    (void)index;
+    return value == r->value ? r->x : IG_NO_X;
+}
+
+/* Stores what was collected, and what the region makes of it. */
+static void emit_results(struct scatterer *c, struct ig_stmt *body) {
     struct ig_scatter_problem *s = c->s;
-    ig_x index[INGOT_MAX_RANK], place = each_place(c, &body, index);
-    ig_x value = ig_x_load(s->k, c->staged, staged_at(c, place));
-    ig_s_store(s->k, body, s->out, ig_lower_linear(&s->lower, &s->data, index), value);
+    ig_x index[INGOT_MAX_RANK], place = each_place(c, &body, index), at = ig_lower_linear(&s->lower, &s->data, index);
+    bool staged = c->staged >= 0;
+    struct result r = {s->node.out, ig_x_load(s->k, staged ? c->staged : s->out, staged ? staged_at(c, place) : at)};
+    s->lower.known = known_result;
+    s->lower.user = &r;
+    for (uint32_t i = 0; i < s->region->outputs.count; i++) {
+        ig_value v = s->region->outputs.at[i];
+        if (v == s->node.out && !staged) continue; /* is there */
+        ig_s_store(s->k, body, s->lower.buffer_of[v], at, ig_lower_value(&s->lower, v, index));
+    }
+    s->lower.known = NULL;
 }
 
 /* ---- Tuples ------------------------------------------------------------------------------------------------------ */
@@ -275,6 +301,12 @@ static struct ig_stmt *if_updated(struct scatterer *c, struct ig_stmt *body) {
 
 /* ---- Updates ----------------------------------------------------------------------------------------------------- */
 
+static void apply_update(struct scatterer *c, struct ig_stmt *body, ig_x place, ig_x update) {
+    bool staged = c->staged >= 0;
+    ig_scatter_apply(c->s, body, staged ? c->staged : c->s->out, staged ? staged_at(c, place) : target_of(c, place),
+                     update);
+}
+
 /* Each thread by itself, one tuple after the other. */
 static void emit_alone(struct scatterer *c, struct ig_stmt *body) {
     struct ig_loops *k = c->s->k;
@@ -282,7 +314,7 @@ static void emit_alone(struct scatterer *c, struct ig_stmt *body) {
     body = loop(c, if_updated(c, body), IG_FOR_SERIAL, num(c, 0), dim(c, c->tuples), &tuple);
     ig_x place = place_of(c, tuple, &inside);
     body = ig_s_if(k, body, ig_x_and(k, inside, is_own(c, place)));
-    ig_scatter_apply(c->s, body, c->s->out, target_of(c, place), update_of(c, tuple));
+    apply_update(c, body, place, update_of(c, tuple));
 }
 
 /* Sets the range to that of all threads of the block, whose numbers and so ranges ascend, and the position to the first one's. */
@@ -368,9 +400,7 @@ static void emit_some(struct scatterer *c, struct ig_stmt *body, ig_x first, ig_
         if (c->lists) wanted = ig_x_and(k, wanted, ig_x_less(k, at, count));
         each = ig_s_if(k, each, wanted);
         if (apply) {
-            bool staged = c->staged >= 0;
-            ig_scatter_apply(c->s, each, staged ? c->staged : c->s->out,
-                             staged ? staged_at(c, place) : target_of(c, place), ig_x_load(k, values, i));
+            apply_update(c, each, place, ig_x_load(k, values, i));
             continue;
         }
         if (c->lists) at = ig_x_cast(k, ig_x_load(k, c->listed, at), INGOT_I64, false);
@@ -420,8 +450,8 @@ void ig_scatter_emit_cuda(struct ig_scatter_problem *s) {
     emit_copy(&c, own);
     if (c.together) {
         emit_together(&c, body);
-        if (c.staged >= 0) emit_staged(&c, thread_loop(&c, body));
     } else {
         emit_alone(&c, own);
     }
+    if (c.staged >= 0 || s->region->outputs.count > 1) emit_results(&c, thread_loop(&c, body));
 }

@@ -381,13 +381,44 @@ static bool join_twin(struct fuser *f, ig_node_id id) {
     return true;
 }
 
+/* The value that the indices of a scatter are read from, through repetitions: those of whole rows would else be stored for
+ * each element. */
+static ig_value beneath_repeats(const struct ig_graph *g, ig_value v) {
+    bool repeats = false;
+    ig_value base = v;
+    for (const struct ig_node *n = ig_def(g, v); n; n = ig_def(g, v)) {
+        bool plain = n->op == IG_OP_broadcast || n->op == IG_OP_reshape || n->op == IG_OP_slice;
+        if (!plain || ig_info(g, v)->is_const) break;
+        repeats = repeats || n->op == IG_OP_broadcast;
+        v = n->in[0];
+    }
+    return repeats ? v : base;
+}
+
+/* Is this a scatter whose kernel on GPUs collects what it adds up, or takes the extremes of, before it stores it (kernel/cuda/scatter.c),
+ * so that more can be computed of it then? There are many updates of few places, and whole rows of them. */
+static bool collects_updates(const struct fuser *f, const struct ig_node *n) {
+    enum { MOST_PLACES = 512 };
+    struct ig_graph *g = f->g;
+    bool nd = n->op == IG_OP_scatter_nd;
+    if (!is_for_gpu(f) || (!nd && n->op != IG_OP_scatter_elements)) return false;
+    if (ig_attr_int(g, n, IG_ATTR_reduction) == IG_SCATTER_SET) return false;
+    const struct ig_type *data = ig_type_of(g, n->in[0]), *index = ig_type_of(g, n->in[1]);
+    int64_t axis = nd ? 0 : ig_attr_int(g, n, IG_ATTR_axis), places, tuples, numbers;
+    if (nd && (!ig_dim_is_const(g->dims, index->dim[index->rank - 1], &numbers) || numbers != 1)) return false;
+    if (!nd && beneath_repeats(g, n->in[1]) == n->in[1]) return false;
+    ig_dim count = nd ? ig_dim_product(g->dims, index->dim, index->rank - 1) : index->dim[axis];
+    bool few = ig_dim_is_const(g->dims, data->dim[axis], &places) && places <= MOST_PLACES;
+    return few && !(ig_dim_is_const(g->dims, count, &tuples) && tuples < places / 4);
+}
+
 static void place_anchor(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     enum ig_family family = ig_op_info(n->op)->family;
     if (family == IG_FAMILY_SCAN && join_recurrence(f, id)) return;
     if (n->op == IG_OP_matmul && join_twin(f, id)) return;
     bool takes_epilogue = f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max ||
-                                      n->op == IG_OP_pool_avg || n->op == IG_OP_pool_sum);
+                                      n->op == IG_OP_pool_avg || n->op == IG_OP_pool_sum || collects_updates(f, n));
     uint32_t r = found_region(f, id, family, ig_type_of(f->g, n->out), takes_epilogue);
     if (family == IG_FAMILY_CONTRACT && reads_rows_once(f, n)) absorb_prologue(f, r, n->in[0]);
     enter_region(f, r, id);
@@ -408,20 +439,6 @@ static bool reads_memory_only(const struct ig_node *n) {
     }
 }
 
-/* The value that the indices of a scatter are read from, through repetitions: those of whole rows would else be stored for
- * each element. */
-static ig_value beneath_repeats(const struct ig_graph *g, ig_value v) {
-    bool repeats = false;
-    ig_value base = v;
-    for (const struct ig_node *n = ig_def(g, v); n; n = ig_def(g, v)) {
-        bool plain = n->op == IG_OP_broadcast || n->op == IG_OP_reshape || n->op == IG_OP_slice;
-        if (!plain || ig_info(g, v)->is_const) break;
-        repeats = repeats || n->op == IG_OP_broadcast;
-        v = n->in[0];
-    }
-    return repeats ? v : base;
-}
-
 /* A transpose that moves the innermost axis is slow to read through: with several readers it is worth materialising. */
 static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     if (n->op != IG_OP_transpose) return false;
@@ -429,9 +446,12 @@ static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
 }
 
-/* Scatters read each update once, so through views too, of which one that moves rows about costs nothing. */
-static bool is_scattered_through(const struct ig_graph *g, const struct ig_node *n, uint32_t operand,
+/* Scatters read each update once, so through views too, of which one that moves rows about costs nothing. Not on GPUs, whose threads
+ * would wait for the number of a row and then for the row, one group of updates after the other: twice as long as for rows in order. */
+static bool is_scattered_through(const struct fuser *f, const struct ig_node *n, uint32_t operand,
                                  const struct ig_node *view) {
+    const struct ig_graph *g = f->g;
+    if (is_for_gpu(f)) return false;
     bool updates = operand == 2 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
     return updates && view && is_view(view) && !moves_innermost(g, view) && !ig_info(g, view->out)->is_const;
 }
@@ -532,7 +552,7 @@ static bool *find_stored_views(const struct fuser *f) {
                 view = ig_def(g, base);
             }
             bool scales = n->op == IG_OP_matmul_scaled && i >= 2; /* which templates read by themselves */
-            bool dense = reads_memory && !is_scattered_through(g, n, i, view);
+            bool dense = reads_memory && !is_scattered_through(f, n, i, view);
             if ((dense || scales) && !lies_in_memory(f, base)) stored[base] = true;
             if (is_read_often(f, n, base, view)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
