@@ -306,7 +306,7 @@ bool ig_cuda_find_scales(struct ig_contract *c, struct ig_cuda_scales *out) {
     const struct ig_type *columns = ig_contract_in(c, 3);
     ig_dim blocks = columns->dim[0], one = constant(c, 1);
     ig_x m = ig_x_free_var(k, c->rows), t = known(c, blocks) == 1 ? ig_contract_int(c, 0) : ig_x_free_var(k, blocks);
-    ig_x value = ig_contract_row_scale(c, m, t), position;
+    ig_x value = ig_contract_row_scale(c, m, t), position = IG_NO_X;
     struct address a = {.line = m, .depth = {t}};
     out->rows = plain_load(c, value, INGOT_F32, &position);
     out->columns = plain_operand(c, 3, INGOT_F32);
