@@ -138,19 +138,19 @@ static const struct product products[] = {
     {"groups 7 of 32 at 28", GROUPED(32, 7, 28, 1)},
     {"groups 7 of 48 at 14", GROUPED(48, 7, 14, 1)},
     {"groups 16 of 64 at 7", GROUPED(64, 16, 7, 1)},
-#define BYTES(name, is)                                                                       \
-    {name " 4096x4096", 4096, 4096, .sizes = {512, 4096}, .type = is},                        \
-        {name " 1024x1024", 1024, 1024, .sizes = {384, 3072}, .type = is},                    \
-        {name " 1024x4096 gelu", 1024, 4096, .sizes = {384, 3072}, .gelu = true, .type = is}, \
-        {name " 4096x1024", 4096, 1024, .sizes = {384, 3072}, .type = is},                    \
-        {name " 768x3072 gelu", 768, 3072, .sizes = {197, 6304}, .gelu = true, .type = is},   \
-        {name " 3072x768", 3072, 768, .sizes = {197, 6304}, .type = is},                      \
-        {name " 64x256", 64, 256, .sizes = {3136, 401408}, .type = is},                       \
-        {name " 256x64", 256, 64, .sizes = {3136, 401408}, .type = is},                       \
-        {name " 1024x256", 1024, 256, .sizes = {196, 25088}, .type = is},                     \
-        {name " 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 128}, .type = is},         \
-        {name " 3x3 128 at 28x28", 128, 128, .side = 28, .sizes = {1, 128}, .type = is}, {    \
-        name " 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 128}, .type = is            \
+#define BYTES(name, is)                                                                             \
+    {name " 4096x4096", 4096, 4096, .sizes = {512, 4096}, .type = is},                              \
+        {name " 1024x1024", 1024, 1024, .sizes = {384, 3072}, .type = is},                          \
+        {name " 1024x4096 gelu", 1024, 4096, .sizes = {384, 1536, 3072}, .gelu = true, .type = is}, \
+        {name " 4096x1024", 4096, 1024, .sizes = {384, 3072}, .type = is},                          \
+        {name " 768x3072 gelu", 768, 3072, .sizes = {197, 6304}, .gelu = true, .type = is},         \
+        {name " 3072x768", 3072, 768, .sizes = {197, 6304}, .type = is},                            \
+        {name " 64x256", 64, 256, .sizes = {3136, 401408}, .type = is},                             \
+        {name " 256x64", 256, 64, .sizes = {3136, 401408}, .type = is},                             \
+        {name " 1024x256", 1024, 256, .sizes = {196, 25088}, .type = is},                           \
+        {name " 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 128}, .type = is},               \
+        {name " 3x3 128 at 28x28", 128, 128, .side = 28, .sizes = {1, 128}, .type = is}, {          \
+        name " 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 128}, .type = is                  \
     }
     BYTES("i8", I8),
     BYTES("f8", F8),

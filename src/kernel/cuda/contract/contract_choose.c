@@ -236,9 +236,10 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
            copies = bytes / (g->turns ? 146 : 181) * busy;
     double step = together_of(products, copies, 0, 2) + (g->turns && each > 1 ? 23 : 56);
     double walk = (double)ceil_div(p->depth, g->bk) * step;
-    double finish =
-        g->turns ? area * (0.091 + 0.92 * p->issue)
-                 : area * (p->heavy ? 0.031 + p->issue - HEAVY : larger(0.031, p->issue)) + (p->heavy ? 620 : 310);
+    double heavy = area * (0.031 + p->issue - HEAVY) + 1240.0 / ig_cuda_gemm_groups(g); /* more groups, fewer waits */
+    double finish = g->turns   ? area * (0.091 + 0.92 * p->issue)
+                    : p->heavy ? heavy
+                               : area * larger(0.031, p->issue) + 310;
     double finishes = g->turns ? 1 + 0.34 * (double)(each - 1) : (double)each;
     double windows =
         g->a == IG_CUDA_WINDOWS ? 570 : 0; /* against windows that threads copy, which take less than said */
