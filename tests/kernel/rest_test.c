@@ -218,14 +218,17 @@ static void test_scatter(void **state) {
     for (int i = 0; i < COUNT(scatters); i++) {
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, false, GRAPH_POISON);
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I32, IG_SCATTER_ADD, false, 0);
-        if ((scatters[i].axis < 0 ? scatters[i].update_rank : scatters[i].rank) > 0) {
+        bool nd = scatters[i].axis<0, rows = (nd ? scatters[i].update_rank : scatters[i].rank)> 0;
+        if (i % 3 == 0 && rows) {
             add_scatter(&variants[n], &scatters[i], INGOT_F16, INGOT_I64, i % 2 ? IG_SCATTER_SET : IG_SCATTER_ADD,
                         false, 0);
             variants[n++].gathered = true;
         }
-        add_scatter(&variants[n], &scatters[i], INGOT_F32, INGOT_I32, i % 3 ? IG_SCATTER_ADD : IG_SCATTER_MAX, false,
-                    0);
-        variants[n++].followed = 1 + i % 2;
+        if (i % 2 && nd) {
+            add_scatter(&variants[n], &scatters[i], INGOT_F32, INGOT_I32, i % 3 ? IG_SCATTER_ADD : IG_SCATTER_MAX,
+                        false, 0);
+            variants[n++].followed = 1 + i / 2 % 2;
+        }
         if (!is_static(&scatters[i])) continue;
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, true, 0);
         add_scatter(&variants[n++], &scatters[i], INGOT_F16, INGOT_I64, IG_SCATTER_SET, i % 2, GRAPH_POISON);
