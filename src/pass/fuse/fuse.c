@@ -28,6 +28,7 @@
 #include "pass/fuse/exchanges.h"
 #include "pass/fuse/in_place.h"
 #include "pass/fuse/profit.h"
+#include "pass/fuse/scatters.h"
 #include "pass/fuse/siblings.h"
 #include "pass/fuse/twins.h"
 #include "pass/fuse/widening.h"
@@ -381,44 +382,14 @@ static bool join_twin(struct fuser *f, ig_node_id id) {
     return true;
 }
 
-/* The value that the indices of a scatter are read from, through repetitions: those of whole rows would else be stored for
- * each element. */
-static ig_value beneath_repeats(const struct ig_graph *g, ig_value v) {
-    bool repeats = false;
-    ig_value base = v;
-    for (const struct ig_node *n = ig_def(g, v); n; n = ig_def(g, v)) {
-        bool plain = n->op == IG_OP_broadcast || n->op == IG_OP_reshape || n->op == IG_OP_slice;
-        if (!plain || ig_info(g, v)->is_const) break;
-        repeats = repeats || n->op == IG_OP_broadcast;
-        v = n->in[0];
-    }
-    return repeats ? v : base;
-}
-
-/* Is this a scatter whose kernel on GPUs collects what it adds up, or takes the extremes of, before it stores it (kernel/cuda/scatter.c),
- * so that more can be computed of it then? There are many updates of few places, and whole rows of them. */
-static bool collects_updates(const struct fuser *f, const struct ig_node *n) {
-    enum { MOST_PLACES = 512 };
-    struct ig_graph *g = f->g;
-    bool nd = n->op == IG_OP_scatter_nd;
-    if (!is_for_gpu(f) || (!nd && n->op != IG_OP_scatter_elements)) return false;
-    if (ig_attr_int(g, n, IG_ATTR_reduction) == IG_SCATTER_SET) return false;
-    const struct ig_type *data = ig_type_of(g, n->in[0]), *index = ig_type_of(g, n->in[1]);
-    int64_t axis = nd ? 0 : ig_attr_int(g, n, IG_ATTR_axis), places, tuples, numbers;
-    if (nd && (!ig_dim_is_const(g->dims, index->dim[index->rank - 1], &numbers) || numbers != 1)) return false;
-    if (!nd && beneath_repeats(g, n->in[1]) == n->in[1]) return false;
-    ig_dim count = nd ? ig_dim_product(g->dims, index->dim, index->rank - 1) : index->dim[axis];
-    bool few = ig_dim_is_const(g->dims, data->dim[axis], &places) && places <= MOST_PLACES;
-    return few && !(ig_dim_is_const(g->dims, count, &tuples) && tuples < places / 4);
-}
-
 static void place_anchor(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     enum ig_family family = ig_op_info(n->op)->family;
     if (family == IG_FAMILY_SCAN && join_recurrence(f, id)) return;
     if (n->op == IG_OP_matmul && join_twin(f, id)) return;
-    bool takes_epilogue = f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max ||
-                                      n->op == IG_OP_pool_avg || n->op == IG_OP_pool_sum || collects_updates(f, n));
+    bool takes_epilogue =
+        f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max || n->op == IG_OP_pool_avg ||
+                    n->op == IG_OP_pool_sum || (is_for_gpu(f) && ig_collects_updates(f->g, n)));
     uint32_t r = found_region(f, id, family, ig_type_of(f->g, n->out), takes_epilogue);
     if (family == IG_FAMILY_CONTRACT && reads_rows_once(f, n)) absorb_prologue(f, r, n->in[0]);
     enter_region(f, r, id);
@@ -545,7 +516,7 @@ static bool *find_stored_views(const struct fuser *f) {
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
             bool index = i == 1 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
-            ig_value base = ig_part_base(g, index ? beneath_repeats(g, n->in[i]) : n->in[i]);
+            ig_value base = ig_part_base(g, index ? ig_beneath_repeats(g, n->in[i]) : n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(f, view)) {
                 base = ig_part_base(g, view->in[0]);
