@@ -245,6 +245,26 @@ static void test_read_elsewhere(void **state) {
     release(&b);
 }
 
+/* Nor is one whose updates are gathered of the data: none may be read after it was overwritten. */
+static void test_gathered(void **state) {
+    struct ingot_network *network = network_create();
+    ingot_value data = network_input(network, "data", INGOT_F32, 1, (const char *const[]){"n"});
+    ingot_value from = network_input(network, "from", INGOT_I64, 1, (const char *const[]){"3"});
+    ingot_value to = network_input(network, "to", INGOT_I64, 2, (const char *const[]){"3", "1"});
+    ingot_value moved = network_add(network, "gather", INPUTS(data, from), ATTRIBUTES(INT("axis", 0)));
+    ingot_value next = network_add(network, "scatter_nd", INPUTS(data, to, moved), NULL, 0);
+    MUST(ingot_network_update(network, "next", data, next, &by_code_error));
+    struct built b = build(network);
+    float values[4] = {1, 2, 3, 4};
+    int64_t numbers[3] = {0, 1, 2}, places[3] = {1, 2, 3};
+    set(&b, 0, (struct ingot_tensor){INGOT_F32, 1, {4}, values, INGOT_HOST});
+    set(&b, 1, (struct ingot_tensor){INGOT_I64, 1, {3}, numbers, INGOT_HOST});
+    set(&b, 2, (struct ingot_tensor){INGOT_I64, 2, {3, 1}, places, INGOT_HOST});
+    run(&b);
+    assert_memory_equal(values, ((float[]){1, 1, 2, 3}), sizeof values);
+    release(&b);
+}
+
 /* Rows of a batch are not computed apart, since the last of them overlap. */
 static void test_batch(void **state) {
     struct built b = build(decoder("scatter_nd"));
@@ -288,8 +308,8 @@ int main(int argc, char **argv) {
     if (argc > 1) target = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache),   cmocka_unit_test(test_memory),         cmocka_unit_test(test_copied),
-        cmocka_unit_test(test_swapped), cmocka_unit_test(test_read_elsewhere), cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_swapped), cmocka_unit_test(test_read_elsewhere), cmocka_unit_test(test_gathered),
+        cmocka_unit_test(test_batch),   cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
