@@ -10,7 +10,8 @@
  * microseconds, of a launch among many that start early. The floor is that of an H200: what the operations take at 800 tera
  * a second in f16, half of that in tf32 and twice in bytes, or the bytes at 4.2 tera a second if they are more than half of the cache. --first: candidates at each number of rows (default 12);
  * --warm: each is run for so many milliseconds before it is timed (default 0), until the clock is what the power limit allows;
- * --source prints the kernels and runs nothing; --estimates runs nothing either and has zeros for times.
+ * --source prints the kernels and runs nothing; --estimates runs nothing either and has zeros for times. Estimates are those within
+ * networks: of matrices of more than 64 rows, 0.7 us less than for a product among others like it, as here.
  */
 #include <math.h>
 #include <stdio.h>

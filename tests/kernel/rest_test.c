@@ -218,8 +218,9 @@ static void test_scatter(void **state) {
     for (int i = 0; i < COUNT(scatters); i++) {
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, false, GRAPH_POISON);
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I32, IG_SCATTER_ADD, false, 0);
-        bool nd = scatters[i].axis<0, rows = (nd ? scatters[i].update_rank : scatters[i].rank)> 0;
-        if (i % 3 == 0 && rows) {
+        bool nd = scatters[i].axis < 0;
+        int rank = nd ? scatters[i].update_rank : scatters[i].rank;
+        if (i % 3 == 0 && rank > 0) {
             add_scatter(&variants[n], &scatters[i], INGOT_F16, INGOT_I64, i % 2 ? IG_SCATTER_SET : IG_SCATTER_ADD,
                         false, 0);
             variants[n++].gathered = true;
