@@ -83,9 +83,9 @@ static const char *apply(struct ig_code_printer *p, struct form form, enum ig_op
     return b ? ig_format(p->job, "%s(%s, %s)", name, a, b) : ig_format(p->job, "%s(%s)", name, a);
 }
 
-/* The short form of a function of f32. */
-static const char *short_form(struct ig_code_printer *p, enum ig_op op, const char *a) {
-    const char *name = ig_format(p->job, "ig_short_%s_f32", ig_op_info(op)->name);
+/* The short or coarse form of a function of f32. */
+static const char *in_form(struct ig_code_printer *p, const char *form, enum ig_op op, const char *a) {
+    const char *name = ig_format(p->job, "ig_%s_%s_f32", form, ig_op_info(op)->name);
     ig_code_prelude_use(&p->prelude, name);
     return ig_format(p->job, "%s(%s)", name, a);
 }
@@ -239,7 +239,7 @@ static const char *map_text(struct ig_code_printer *p, const struct ig_x_node *n
         *strength = IG_CODE_ATOM;
         return p->language->apart(p, n->dtype, a, b);
     }
-    text = p->rounded[self] ? short_form(p, n->op, a) : apply(p, form, n->op, dtype, a, b);
+    text = p->form[self] ? in_form(p, p->form[self], n->op, a) : apply(p, form, n->op, dtype, a, b);
     if (!p->narrow[self] || parts_narrow(p, n)) return text;
     *strength = IG_CODE_UNARY;
     return ig_format(p->job, "(int)(%s)", text);

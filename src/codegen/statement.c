@@ -13,7 +13,7 @@ void ig_code_printer_init(struct ig_code_printer *p, struct ig_job *job, const s
     p->text = IG_NEW_ARRAY(job, struct ig_code_text, p->k->x.count + 1);
     p->written = IG_NEW_ARRAY(job, uint32_t, ig_code_resource_count(p) + 1);
     p->narrow = IG_NEW_ARRAY(job, bool, p->k->x.count + 1);
-    p->rounded = IG_NEW_ARRAY(job, bool, p->k->x.count + 1);
+    p->form = IG_NEW_ARRAY(job, const char *, p->k->x.count + 1);
     p->apart = IG_NEW_ARRAY(job, bool, p->k->x.count + 1);
     p->stands_for = IG_NEW_ARRAY(job, const char *, (size_t)p->k->n_accs + 1);
     if (language->narrow) ig_code_find_narrow(p);

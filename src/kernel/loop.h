@@ -69,6 +69,8 @@ struct ig_buffer {
     int param;        /* PARAM */
     ig_x offset;      /* SCRATCH: bytes, a multiple of 64; SHARED: bytes */
     int64_t elements; /* LOCAL, SPREAD */
+    enum ingot_dtype
+        rounded_to;   /* LOCAL of f32: what its numbers become as they are copied to memory; NONE: they stay */
     int64_t width;    /* SPREAD */
     const char *name; /* in the printed text: "x0", "row1" */
     /* PARAM: bytes of a constant to prefetch before the kernel waits for the preceding one; 0: none. */

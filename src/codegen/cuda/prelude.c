@@ -293,6 +293,16 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    const float tail = ig_exp2_f32(p);\n"
      "    return a < 0.0f ? tail : 1.0f - tail;\n"
      "}\n"},
+    /* The same for floats of 8 bits: relative error below 0.9%, where the result is not below 1e-8. */
+    {"ig_coarse_normcdf_f32", NULL, "ig_exp2_f32",
+     "INLINE float ig_coarse_normcdf_f32(float a) {\n"
+     "    const float size = fabsf(a);\n"
+     "    float p = -0.0110618f * size - 0.56094166f;\n"
+     "    p = p * size - 1.06101675f;\n"
+     "    p = p * size - 1.01288195f;\n"
+     "    const float tail = ig_exp2_f32(p);\n"
+     "    return a < 0.0f ? tail : 1.0f - tail;\n"
+     "}\n"},
     {"ig_rcp_f32", NULL, NULL,
      "INLINE float ig_rcp_f32(float a) {\n"
      "    float b;\n"

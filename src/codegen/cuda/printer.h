@@ -47,7 +47,7 @@ void ig_cuda_quantize(struct ig_loops *k);
 /* Combines the loads and stores of vector loops (IG_FOR_VECTOR) into accesses of up to 16 bytes. */
 void ig_cuda_vectorize(struct ig_loops *k);
 
-/* Fills p->rounded. */
+/* Fills p->form. */
 void ig_cuda_find_rounded(struct ig_code_printer *p);
 
 void ig_cuda_stmt(struct ig_cuda_printer *p, const struct ig_stmt *s, uint32_t *next);

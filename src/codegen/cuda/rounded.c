@@ -1,12 +1,12 @@
 /*
- * Which functions may be computed by short forms: those whose results are only stored in 16 bits, perhaps after sums,
+ * Which functions may be computed by short forms: those whose results are only stored in 16 bits, or as floats of 8, perhaps after sums,
  * products and choices. prelude.c has the forms, with their errors, each below a quarter of the distance between
  * neighbouring numbers of the type (docs/precision.md).
  */
 #include "codegen/cuda/printer.h"
 
 /* What is made of an expression's value, as bits. */
-enum { EXACT = 1, F16 = 2, BF16 = 4 };
+enum { EXACT = 1, F16 = 2, BF16 = 4, F8 = 8 };
 
 struct finder {
     struct ig_code_printer *p;
@@ -15,7 +15,13 @@ struct finder {
 };
 
 static unsigned rounded_to(enum ingot_dtype dtype) {
-    return dtype == INGOT_F16 ? F16 : dtype == INGOT_BF16 ? BF16 : EXACT;
+    switch (dtype) {
+    case INGOT_F16: return F16;
+    case INGOT_BF16: return BF16;
+    case INGOT_F8E4M3FN:
+    case INGOT_F8E5M2: return F8;
+    default: return EXACT;
+    }
 }
 
 /* Is the result's error no larger than the operand's, up to a small factor? */
@@ -52,18 +58,21 @@ static void note_root(void *user, ig_x x) {
     note(f, x, f->as);
 }
 
-static bool has_short_form(const struct ig_x_node *n, unsigned made) {
-    if (n->kind != IG_X_MAP || n->dtype != INGOT_F32 || made == 0 || made & EXACT) return false;
-    return n->op == IG_OP_sigmoid || n->op == IG_OP_tanh || (n->op == IG_OP_normcdf && made == F16);
+static const char *form_of(const struct ig_x_node *n, unsigned made) {
+    if (n->kind != IG_X_MAP || n->dtype != INGOT_F32 || made == 0 || made & EXACT) return NULL;
+    if (n->op == IG_OP_sigmoid || n->op == IG_OP_tanh) return "short";
+    if (n->op == IG_OP_normcdf && !(made & BF16)) return made == F8 ? "coarse" : "short";
+    return NULL;
 }
 
 void ig_cuda_find_rounded(struct ig_code_printer *p) {
     struct finder f = {.p = p, .made = IG_NEW_ARRAY(p->job, unsigned char, p->k->x.count + 1)};
     for (uint32_t i = 0; i < p->places.count; i++) {
         const struct ig_stmt *s = p->places.at[i].stmt;
-        f.as = s->kind == IG_S_STORE ? rounded_to(p->k->buffers.at[s->buffer].dtype) : EXACT;
+        const struct ig_buffer *to = s->kind == IG_S_STORE ? &p->k->buffers.at[s->buffer] : NULL;
+        f.as = !to ? EXACT : rounded_to(to->rounded_to != INGOT_DTYPE_NONE ? to->rounded_to : to->dtype);
         ig_code_roots(p, s, note_root, &f);
     }
     for (uint32_t x = 0; x < p->k->x.count; x++)
-        p->rounded[x] = has_short_form(&p->k->x.at[x], f.made[x]);
+        p->form[x] = form_of(&p->k->x.at[x], f.made[x]);
 }

@@ -213,6 +213,7 @@ static void vectorize_store(struct vectors *v, struct ig_stmt **at, uint32_t n_b
     if (narrowed) {
         copy->text = ig_format(v->k->job, "ig_put_%s%s", condition == IG_NO_X ? "" : "if_", narrowed);
         s->value = number;
+        v->k->buffers.at[local].rounded_to = v->k->buffers.at[buffer].dtype;
     }
     IG_PUSH(v->k->job, &v->after, copy);
     s->buffer = local;

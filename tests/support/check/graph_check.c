@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/narrow.h"
 #include "codegen/c/print.h"
 #include "codegen/cuda/print.h"
 #include "compile/compiler.h"
@@ -408,20 +409,39 @@ static void run_region(struct ig_job *job, struct run *run, struct checked *c, u
 
 /* Smaller numbers lose precision. */
 static double smallest_normal(enum ingot_dtype dtype) {
-    return dtype == INGOT_F64 ? 0x1p-1022 : dtype == INGOT_F16 ? 0x1p-14 : 0x1p-126;
+    switch (dtype) {
+    case INGOT_F64: return 0x1p-1022;
+    case INGOT_F8E4M3FN: return 0x1p-6;
+    case INGOT_F8E5M2:
+    case INGOT_F16: return 0x1p-14;
+    default: return 0x1p-126;
+    }
+}
+
+/* Codes of narrow floats have to be the same, unless each element is compared with its own size. */
+static double value_at(const struct checked *c, enum ingot_dtype dtype, const void *data, int64_t i) {
+    bool as_number = c->given->flags & GRAPH_EACH && ig_narrow_is_float(dtype);
+    return as_number ? (double)ig_narrow_to_f32(dtype, ((const uint8_t *)data)[i]) : ig_load_f64(dtype, data, i);
 }
 
 /* The tolerance is relative to `scale`. */
-static bool same_element(const struct ingot_tensor *expected, const void *got, int64_t i, double tolerance,
-                         double scale) {
-    enum ingot_dtype dtype = expected->dtype;
-    if (!ig_dtype_is_float(dtype)) return ig_load_i64(dtype, expected->data, i) == ig_load_i64(dtype, got, i);
-    double e = ig_load_f64(dtype, expected->data, i), x = ig_load_f64(dtype, got, i), small = smallest_normal(dtype);
+static bool same_number(enum ingot_dtype dtype, double e, double x, double tolerance, double scale) {
+    double small = smallest_normal(dtype);
     if (isnan(e)) return isnan(x);
     if (isinf(e)) return x == e;
     if (fabs(x - e) <= tolerance * (fabs(scale) + small)) return true;
     /* The reference computes in float64 itself, and may be wrong below its smallest normal number. */
     return dtype == INGOT_F64 && fabs(x) <= small && fabs(e) <= small;
+}
+
+static bool same_element(const struct checked *c, const struct ingot_tensor *expected, const void *got, int64_t i,
+                         double largest) {
+    enum ingot_dtype dtype = expected->dtype;
+    bool each = c->given->flags & GRAPH_EACH,
+         as_numbers = ig_dtype_is_float(dtype) || (each && ig_narrow_is_float(dtype));
+    if (!as_numbers) return ig_load_i64(dtype, expected->data, i) == ig_load_i64(dtype, got, i);
+    double e = value_at(c, dtype, expected->data, i), x = value_at(c, dtype, got, i);
+    return same_number(dtype, e, x, c->given->tolerance, each ? e : largest);
 }
 
 static void compare(struct ig_job *job, struct run *run, struct checked *c, uint32_t o) {
@@ -430,14 +450,14 @@ static void compare(struct ig_job *job, struct run *run, struct checked *c, uint
     int64_t count = ingot_tensor_elements(expected);
     double largest = 0;
     for (int64_t i = 0; i < count; i++) {
-        double e = fabs(ig_load_f64(expected->dtype, expected->data, i));
+        double e = fabs(value_at(c, expected->dtype, expected->data, i));
         if (isfinite(e) && e > largest) largest = e;
     }
     for (int64_t i = 0; i < count; i++) {
-        double e = ig_load_f64(expected->dtype, expected->data, i), x = ig_load_f64(expected->dtype, got, i);
-        if (same_element(expected, got, i, c->given->tolerance, c->given->flags & GRAPH_EACH ? e : largest)) continue;
+        if (same_element(c, expected, got, i, largest)) continue;
         ig_raise(job, INGOT_INTERNAL, "%s, %s: output %u '%s', element %lld of %lld: %.9g, expected %.9g",
-                 c->given->name, run->label, o, c->graph->outputs.at[o].name, (long long)i, (long long)count, x, e);
+                 c->given->name, run->label, o, c->graph->outputs.at[o].name, (long long)i, (long long)count,
+                 value_at(c, expected->dtype, got, i), value_at(c, expected->dtype, expected->data, i));
     }
 }
 

@@ -135,10 +135,11 @@ static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     return around(g)->latency / ahead * (first < 1 ? 1 - first : 0);
 }
 
-/* What a function of the epilogue takes of a multiprocessor's instructions, in nanoseconds for each result; and how many a quotient takes
- * (codegen/cuda/quantize.c). */
+/* What a function of the epilogue takes of a multiprocessor's instructions, in nanoseconds for each result; how many a quotient takes
+ * (codegen/cuda/quantize.c), and how many fewer normcdf does where results become floats of 8 bits (codegen/cuda/rounded.c). */
 #define HEAVY 0.093
 #define QUOTIENT 5
+#define COARSE 4
 
 bool ig_cuda_contract_is_heavy(const struct ig_contract *c) {
     for (uint32_t i = 0; i < c->region->nodes.count; i++) {
@@ -152,14 +153,16 @@ bool ig_cuda_contract_is_heavy(const struct ig_contract *c) {
 
 double ig_cuda_contract_issue(const struct ig_contract *c) {
     /* As NVIDIA's compiler makes them: 4 of a product alone, 11.4 of one with a sum of bytes. */
-    double instructions = 0;
-    bool quantizes = false;
+    double instructions = 0, coarse = 0;
+    bool quantizes = false, float8 = false;
     for (uint32_t i = 0; i < c->region->nodes.count; i++) {
         const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
         enum ingot_dtype from = ig_type_of(c->graph, n->in[0])->dtype, to = ig_type_of(c->graph, n->out)->dtype;
         bool computes = n->op == IG_OP_add || n->op == IG_OP_sub || n->op == IG_OP_mul;
         bool to_float8 = n->op == IG_OP_cast && ig_dtype_is_narrow(to) && ig_dtype_is_float(from);
         quantizes |= n->op == IG_OP_round || to_float8;
+        float8 |= to_float8;
+        if (n->op == IG_OP_normcdf) coarse = COARSE;
         if (n->op == IG_OP_round || to_float8) instructions += 2;
         if (n->op == IG_OP_div) instructions += QUOTIENT;
         if (n->op == IG_OP_cast && from == INGOT_I32) instructions++;
@@ -167,6 +170,7 @@ double ig_cuda_contract_issue(const struct ig_contract *c) {
         if (computes && from != INGOT_I32) instructions++; /* sums begin with what is added to them */
     }
     double heavy = ig_cuda_contract_is_heavy(c) ? HEAVY : 0;
+    if (float8) instructions -= coarse;
     return quantizes ? heavy + 0.0085 * instructions : heavy;
 }
 
