@@ -56,9 +56,9 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     if (g->producer)
         ig_text_printf(
             text,
-            "enum { ALL_GROUPS = %d, TURNS = %d, REGISTERS = %d, SUM_REGISTERS = %d, BAND = %d, DEALT = %d, KEPT = %d, "
+            "enum { ALL_GROUPS = %d, TURNS = %d, REGISTERS = %d, ADDS_IN_PAIRS = %d, BAND = %d, DEALT = %d, KEPT = %d, "
             "COLUMN_BLOCKS = %d, BARRIERS_AT = %d, BEGUN = %d };\n",
-            ig_cuda_gemm_groups(g), g->turns, ig_cuda_gemm_registers(g), ig_cuda_gemm_sum_registers(g), IG_CUDA_BAND,
+            ig_cuda_gemm_groups(g), g->turns, ig_cuda_gemm_registers(g), ig_cuda_gemm_adds_in_pairs(g), IG_CUDA_BAND,
             g->dealt, g->kept, g->column_blocks, ig_cuda_gemm_barriers_at(g), g->begun);
     ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);

@@ -313,9 +313,6 @@ struct sums {
         wait(p.full(), p.parity);
         begin(some, 0, p.memory(), columns_of(p, s));
     }
-
-    // Has a thread registers for the sums of two steps beside its own?
-    static constexpr bool paired = PROMOTED && blocks == 1 && BN / 2 * 3 <= SUM_REGISTERS;
 };
 
 // Lets the next group have what comes behind a tile.
@@ -378,7 +375,7 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth, con
         wait(shared_memory() + TURNS_AT + 8 * group(), tiles / groups + (tiles % groups == 0) & 1);
     }
     if constexpr (KEPT) wait(shared_memory() + KEPT_FULL_AT, stride() % COLUMN_BLOCKS ? tiles & 1 : 0);
-    if constexpr (sums::paired) {
+    if constexpr (ADDS_IN_PAIRS) {
         multiply_in_pairs(c, p, steps);
         return;
     }

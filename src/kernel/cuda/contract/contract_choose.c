@@ -210,11 +210,13 @@ static double memory_time(const struct ig_cuda_problem *p, const struct ig_cuda_
     return (double)p->batch * elements * ig_cuda_gemm_element(g) / 4025;
 }
 
-/* Nanoseconds per step of groups that add what the tensor cores have summed up. Groups that share a tile do so in turns, and the others'
- * products go on; of groups that take turns with tiles, the others run their epilogues meanwhile. */
+/* Nanoseconds per step of groups that add what the tensor cores have summed up; none where they do so while the next step's products are in
+ * flight. Groups that share a tile do so in turns, and the others' products go on; of groups that take turns with tiles, the others run
+ * their epilogues meanwhile. */
 static double promotion(const struct ig_cuda_gemm *g) {
     double shared = (double)g->bm * g->bn * 0.0035, alone = (double)g->bm / 64 * (g->bn * 0.38 + 44);
-    return (!g->promoted ? 0 : g->turns ? alone : shared) + scaling(g);
+    bool hidden = ig_cuda_gemm_adds_in_pairs(g) && !g->scale_columns;
+    return (!g->promoted || hidden ? 0 : g->turns ? alone : shared) + scaling(g);
 }
 
 /* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues or a group's own work, and a bit

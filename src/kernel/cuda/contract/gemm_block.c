@@ -37,6 +37,11 @@ int ig_cuda_gemm_sum_registers(const struct ig_cuda_gemm *gemm) {
     return ig_cuda_gemm_registers(gemm) - OTHERS;
 }
 
+bool ig_cuda_gemm_adds_in_pairs(const struct ig_cuda_gemm *gemm) {
+    int rows = gemm->turns ? 64 : 64 * ig_cuda_gemm_groups(gemm); /* one instruction's for each group */
+    return gemm->promoted && gemm->bm == rows && gemm->bn / 2 * 3 <= ig_cuda_gemm_sum_registers(gemm);
+}
+
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
     if (gemm->producer) return (ig_cuda_gemm_groups(gemm) + 1) * GROUP;
     if (gemm->direct || gemm->stream) return 32 * gemm->warps_n;
