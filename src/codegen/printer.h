@@ -93,11 +93,10 @@ struct ig_code_printer {
     uint32_t *written; /* by resource: the time of its last write */
     IG_VEC(struct ig_code_undo) undo;
     uint32_t n_locals;
-    bool *narrow; /* by expression: an index that fits in an int; see range.c */
-    const char **
-        form; /* by expression: a function's form that will do, "short" or "coarse": "ig_<form>_<operator>_f32"; or NULL */
-    bool *apart;   /* by expression: a product that must not be contracted with a sum; see exact.c */
-    bool has_zero; /* C: the text uses a zero that compilers do not see through */
+    bool *narrow;      /* by expression: an index that fits in an int; see range.c */
+    const char **form; /* by expression: the form that will do, "short" or "coarse"; or NULL */
+    bool *apart;       /* by expression: a product that must not be contracted with a sum; see exact.c */
+    bool has_zero;     /* C: the text uses a zero that compilers do not see through */
     /* By accumulator: the variable that receives updates in its place in the current loop; or NULL. */
     const char **stands_for;
 };
