@@ -64,15 +64,14 @@ struct ig_buffer {
     enum ig_buffer_kind kind;
     enum ingot_dtype dtype;
     bool written;
-    bool once;        /* PARAM: no element is stored more than once in the whole kernel */
-    bool constant;    /* PARAM: a weight, which no kernel writes */
-    int param;        /* PARAM */
-    ig_x offset;      /* SCRATCH: bytes, a multiple of 64; SHARED: bytes */
-    int64_t elements; /* LOCAL, SPREAD */
-    enum ingot_dtype
-        rounded_to;   /* LOCAL of f32: what its numbers become as they are copied to memory; NONE: they stay */
-    int64_t width;    /* SPREAD */
-    const char *name; /* in the printed text: "x0", "row1" */
+    bool once;                   /* PARAM: no element is stored more than once in the whole kernel */
+    bool constant;               /* PARAM: a weight, which no kernel writes */
+    int param;                   /* PARAM */
+    ig_x offset;                 /* SCRATCH: bytes, a multiple of 64; SHARED: bytes */
+    int64_t elements;            /* LOCAL, SPREAD */
+    enum ingot_dtype rounded_to; /* LOCAL of f32: what its numbers are stored as in the end; NONE: as they are */
+    int64_t width;               /* SPREAD */
+    const char *name;            /* in the printed text: "x0", "row1" */
     /* PARAM: bytes of a constant to prefetch before the kernel waits for the preceding one; 0: none. */
     int64_t early;
     /* PARAM: 1 + the dim parameter with the bytes of which each block prefetches its share, likewise; 0: none. */

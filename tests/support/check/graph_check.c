@@ -418,10 +418,13 @@ static double smallest_normal(enum ingot_dtype dtype) {
     }
 }
 
-/* Codes of narrow floats have to be the same, unless each element is compared with its own size. */
+static bool is_narrow_number(const struct checked *c, enum ingot_dtype dtype) {
+    return c->given->flags & GRAPH_NUMBERS && ig_narrow_is_float(dtype);
+}
+
 static double value_at(const struct checked *c, enum ingot_dtype dtype, const void *data, int64_t i) {
-    bool as_number = c->given->flags & GRAPH_EACH && ig_narrow_is_float(dtype);
-    return as_number ? (double)ig_narrow_to_f32(dtype, ((const uint8_t *)data)[i]) : ig_load_f64(dtype, data, i);
+    if (!is_narrow_number(c, dtype)) return ig_load_f64(dtype, data, i);
+    return (double)ig_narrow_to_f32(dtype, ((const uint8_t *)data)[i]);
 }
 
 /* The tolerance is relative to `scale`. */
@@ -437,11 +440,10 @@ static bool same_number(enum ingot_dtype dtype, double e, double x, double toler
 static bool same_element(const struct checked *c, const struct ingot_tensor *expected, const void *got, int64_t i,
                          double largest) {
     enum ingot_dtype dtype = expected->dtype;
-    bool each = c->given->flags & GRAPH_EACH,
-         as_numbers = ig_dtype_is_float(dtype) || (each && ig_narrow_is_float(dtype));
-    if (!as_numbers) return ig_load_i64(dtype, expected->data, i) == ig_load_i64(dtype, got, i);
+    if (!ig_dtype_is_float(dtype) && !is_narrow_number(c, dtype))
+        return ig_load_i64(dtype, expected->data, i) == ig_load_i64(dtype, got, i);
     double e = value_at(c, dtype, expected->data, i), x = value_at(c, dtype, got, i);
-    return same_number(dtype, e, x, c->given->tolerance, each ? e : largest);
+    return same_number(dtype, e, x, c->given->tolerance, c->given->flags & GRAPH_EACH ? e : largest);
 }
 
 static void compare(struct ig_job *job, struct run *run, struct checked *c, uint32_t o) {

@@ -29,7 +29,8 @@ enum {
     GRAPH_PATCH = 512,     /* only those by patches of images, likewise */
     GRAPH_INTEGERS = 1024, /* behind the pass of that name, for the reference evaluator, too */
     GRAPH_VNNI = 2048,     /* on CPUs: the whole list also for the levels with VNNI */
-    GRAPH_CHOICE = 4096,   /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_NUMBERS = 4096,  /* floats of 8 bits are compared as numbers; else their codes have to be the same */
+    GRAPH_CHOICE = 8192,   /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 enum { GRAPH_SIZES = 4 };

@@ -140,7 +140,8 @@ int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_groups(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_registers(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_sum_registers(const struct ig_cuda_gemm *gemm);
-/* Has a thread registers for the sums of two steps beside its own, so that one's are promoted while the other's products are in flight? */
+/* With a producer: has a thread registers for the sums of two steps beside its own, so that one's are promoted while the other's products
+ * are in flight? */
 bool ig_cuda_gemm_adds_in_pairs(const struct ig_cuda_gemm *gemm);
 /* Threads that run the epilogue of a tile; row stride of the tile in elements. */
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
