@@ -9,6 +9,7 @@ import collections
 import contextlib
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
@@ -292,7 +293,7 @@ def cpu(args):
                 raise Failed("ingot bench failed")
             report = json.loads(run([args.ingot, "bench", folder / "e.ingot", "--json", "--profile", "--seconds", args.seconds,
                                      "--threads", args.threads, *input_options(inputs)]))
-        return times(ingot, other) | {"slowest": slowest(report)}
+        return times(ingot, other) | {"slowest": slowest(report), "floor_ms": floor(report)}
 
     each(args, Results(args, run_name(args, f"cpu-{args.threads}threads")),
          [(n, b) for n in names(args) for b in batches(args, n)], measure)
@@ -328,6 +329,11 @@ def slowest(report):
         return None
     kernel, ms = total.most_common(1)[0]
     return {"kernel": kernel, "share": ms / sum(total.values()), "calls": calls[kernel], "origin": origin[kernel]}
+
+
+def floor(report):
+    """The sum of the floors of a run's kernels, in milliseconds."""
+    return sum(row["floor_ms"] / row["calls"] for row in report["profile"] if row["calls"])
 
 
 # ---- gpu
@@ -436,7 +442,7 @@ def measure_on_gpu(args, engine, inputs, build_s, peer, batch, error):
         if not error:
             other.append(peer.measure(batch, args.seconds / 2))
     engine.unlink()
-    return times(ingot, other) | {"build_s": build_s, "slowest": slowest(report), "peer_error": error}
+    return times(ingot, other) | {"build_s": build_s, "slowest": slowest(report), "floor_ms": floor(report), "peer_error": error}
 
 
 # ---- report
@@ -475,12 +481,17 @@ def report_times(rows):
             lines += [f"{title}: {len(chosen)} cases, geometric mean **{geometric_mean(chosen):.3f}**, "
                       f"{sum(x > 1 for x in chosen)} over 1.00, {sum(x > 1.05 for x in chosen)} over 1.05, "
                       f"{sum(x > 1.1 for x in chosen)} over 1.10, largest {max(chosen):.2f}.", ""]
-    lines += ["| network | kind | batch | Ingot ms | peer ms | ratio | most time in | share | what it computes |",
-              "|---" * 9 + "|"]
+    floors = [(r["floor_ms"] / r["peer_ms"], r["floor_ms"] / r["ingot_ms"]) for r in measured if r.get("floor_ms")]
+    if floors:
+        beside_peer, beside_ingot = (geometric_mean(column) for column in zip(*floors))
+        lines += [f"Floors of {len(floors)} cases: geometric means {beside_peer:.3f} of the peer's time, {beside_ingot:.3f} of Ingot's.",
+                  ""]
+    lines += ["| network | kind | batch | Ingot ms | peer ms | ratio | floor ms | most time in | share | what it computes |",
+              "|---" * 10 + "|"]
     for row in measured:
         (name, batch), most = row["case"], row["slowest"]
         lines.append(f"| {name} | {networks[name].kind} | {batch} | {row['ingot_ms']:.3f} | {row['peer_ms']:.3f} | "
-                     f"{row['ratio']:.2f} | {most['kernel']} x{most['calls']} | {100 * most['share']:.0f}% | "
+                     f"{row['ratio']:.2f} | {row.get('floor_ms', math.nan):.3f} | {most['kernel']} x{most['calls']} | {100 * most['share']:.0f}% | "
                      f"{one_line(most['origin'], 90)} |")
     for row in rows:
         if "ratio" not in row:
