@@ -491,8 +491,8 @@ def report_times(rows):
     for row in measured:
         (name, batch), most = row["case"], row["slowest"]
         lines.append(f"| {name} | {networks[name].kind} | {batch} | {row['ingot_ms']:.3f} | {row['peer_ms']:.3f} | "
-                     f"{row['ratio']:.2f} | {row.get('floor_ms', math.nan):.3f} | {most['kernel']} x{most['calls']} | {100 * most['share']:.0f}% | "
-                     f"{one_line(most['origin'], 90)} |")
+                     f"{row['ratio']:.2f} | {row.get('floor_ms', math.nan):.3f} | {most['kernel']} x{most['calls']} | "
+                     f"{100 * most['share']:.0f}% | {one_line(most['origin'], 90)} |")
     for row in rows:
         if "ratio" not in row:
             problem = row.get("error") or f"the peer failed, Ingot takes {row['ingot_ms']:.3f} ms: {row.get('peer_error')}"

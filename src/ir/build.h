@@ -70,6 +70,8 @@ ig_value ig_build_slice(struct ig_graph *g, ig_value a, const ig_dim *starts, co
 ig_value ig_build_slice_axis(struct ig_graph *g, ig_value a, int axis, ig_dim start, ig_dim size, int64_t step);
 ig_value ig_build_pad(struct ig_graph *g, ig_value a, const ig_dim *before, const ig_dim *after, enum ig_pad_mode mode,
                       ig_value value);
+/* Appends so many zeros to an axis. */
+ig_value ig_build_pad_end(struct ig_graph *g, ig_value a, int axis, int64_t count);
 ig_value ig_build_concat(struct ig_graph *g, const ig_value *parts, int count, int axis);
 ig_value ig_build_gather(struct ig_graph *g, ig_value a, ig_value index, int axis);
 /* Inserts axes of size 1 before the given positions of the result / removes axes of size 1. */

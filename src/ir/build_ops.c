@@ -205,6 +205,15 @@ ig_value ig_build_pad(struct ig_graph *g, ig_value a, const ig_dim *before, cons
     return ig_build_node(g, IG_OP_pad, in, value == IG_NO_VALUE ? 1 : 2, 1, attrs, NULL);
 }
 
+ig_value ig_build_pad_end(struct ig_graph *g, ig_value a, int axis, int64_t count) {
+    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    if (count == 0) return a;
+    for (int i = 0; i < ig_type_of(g, a)->rank; i++)
+        before[i] = after[i] = ig_dim_const(g->dims, 0);
+    after[axis] = ig_dim_const(g->dims, count);
+    return ig_build_pad(g, a, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+}
+
 ig_value ig_build_concat(struct ig_graph *g, const ig_value *parts, int count, int axis) {
     struct ig_attr attr = ig_attr_of_int(axis);
     return ig_build_node(g, IG_OP_concat, parts, (uint32_t)count, 1, &attr, NULL);

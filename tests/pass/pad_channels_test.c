@@ -75,8 +75,8 @@ static ig_value squeezed(struct ig_graph *g, ig_value x) {
     const int64_t axes[] = {1, 2};
     const ig_dim one = ig_dim_const(g->dims, 1);
     ig_dim dims[] = {ig_type_of(g, x)->dim[0], one, one, ig_type_of(g, x)->dim[3]};
-    ig_value mean = ig_build_reshape(g, ig_build_reduce(g, IG_OP_reduce_max, x, axes, 2), dims, 4);
-    return ig_map2(g, IG_OP_mul, x, conv(g, conv(g, mean, 14, 1, 1), 8, 1, 1));
+    ig_value largest = ig_build_reshape(g, ig_build_reduce(g, IG_OP_reduce_max, x, axes, 2), dims, 4);
+    return ig_map2(g, IG_OP_mul, x, conv(g, conv(g, largest, 14, 1, 1), 8, 1, 1));
 }
 
 static ig_value plain(struct ig_graph *g, ig_value x) {

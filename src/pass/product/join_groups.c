@@ -49,9 +49,8 @@ static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, in
 /* In a row that is longer by one than n of them, each number moves by one place from row to row: so zeros are appended, and
  * the rows divided anew. */
 ig_value ig_spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_t n, int64_t each) {
-    ig_dim zero = ig_dim_const(g->dims, 0), before[] = {zero, zero, zero};
-    ig_dim after[] = {zero, zero, ig_dim_const(g->dims, n * each)};
-    v = ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+    ig_dim zero = ig_dim_const(g->dims, 0);
+    v = ig_build_pad_end(g, v, 2, n * each);
     v = reshape(g, v, (int64_t[]){rows, n * (n + 1) * each}, 2);
     v = ig_build_slice_axis(g, v, 1, zero, ig_dim_const(g->dims, n * n * each), 1);
     return reshape(g, v, (int64_t[]){rows, n, n, each}, 4);

@@ -33,16 +33,10 @@ enum { MOST_COLUMNS = 1 << 20 }; /* per panel: the limit of shape inference */
 
 /* Appends zeros along the axis up to a multiple of nr; sets the number of panels (or of groups of steps). */
 static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
-    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
     int64_t size = 0;
-    int rank = ig_type_of(g, v)->rank;
     ig_dim_is_const(g->dims, ig_type_of(g, v)->dim[axis], &size);
     *out_panels = (size + nr - 1) / nr;
-    for (int i = 0; i < rank; i++)
-        before[i] = after[i] = ig_dim_const(g->dims, 0);
-    after[axis] = ig_dim_const(g->dims, *out_panels * nr - size);
-    if (size == *out_panels * nr) return v;
-    return ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+    return ig_build_pad_end(g, v, axis, *out_panels * nr - size);
 }
 
 static ig_value reshape_to_ints(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {

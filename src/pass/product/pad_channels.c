@@ -109,20 +109,13 @@ static void find_wanted(struct padding *p) {
     }
 }
 
-static ig_value pad_axis(struct ig_graph *g, ig_value v, int axis, int64_t more) {
-    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK], zero = ig_dim_const(g->dims, 0);
-    for (int i = 0; i < ig_type_of(g, v)->rank; i++)
-        before[i] = after[i] = zero;
-    after[axis] = ig_dim_const(g->dims, more);
-    return ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
-}
-
 /* The new value of `old`, with whole loads of channels. */
 static ig_value padded_of(struct ig_rewriter *rw, ig_value old) {
     struct padding *p = rw->state;
     if (p->padded[old] == IG_NO_VALUE) {
         int64_t channels = channels_of(p->in, old);
-        p->padded[old] = pad_axis(rw->out, rw->map[old], ig_type_of(p->in, old)->rank - 1, whole(channels) - channels);
+        p->padded[old] =
+            ig_build_pad_end(rw->out, rw->map[old], ig_type_of(p->in, old)->rank - 1, whole(channels) - channels);
     }
     return p->padded[old];
 }
@@ -135,14 +128,14 @@ static ig_value pad_conv(struct ig_rewriter *rw, const struct ig_node *n, const 
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
     if (p->wanted[n->in[0]]) {
         operands[0] = padded_of(rw, n->in[0]);
-        operands[1] = pad_axis(g, operands[1], 1, channels_of(g, operands[0]) - channels_of(p->in, n->in[0]));
+        operands[1] = ig_build_pad_end(g, operands[1], 1, channels_of(g, operands[0]) - channels_of(p->in, n->in[0]));
     }
     if (more > 0) {
         struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
         attrs[ig_attr_slot(n->op, IG_ATTR_n)].i += more;
         conv.attr = attrs;
-        operands[1] = pad_axis(g, operands[1], 0, more);
-        if (operands[2] != IG_NO_VALUE) operands[2] = pad_axis(g, operands[2], 0, more);
+        operands[1] = ig_build_pad_end(g, operands[1], 0, more);
+        if (operands[2] != IG_NO_VALUE) operands[2] = ig_build_pad_end(g, operands[2], 0, more);
     }
     return ig_build_copy(g, rw->in, &conv, operands);
 }
