@@ -3,9 +3,10 @@
  * of few keys, in microseconds and as a fraction of what a copy reaches. Each is launched many times in a CUDA graph, so
  * that the host does not count; large ones go through memory that no cache holds.
  *
- *     cuda_bench [--only SUBSTRING] [--source]
+ *     cuda_bench [--only SUBSTRING] [--candidates] [--source]
  *
- * --source prints the kernels and runs nothing.
+ * --candidates measures all candidates of a kernel beside what the cost model says of them; --source prints the kernels and
+ * runs nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "kernel/lower.h"
 #include "pass/pass.h"
 
-enum { MOST_BUFFERS = 16, LAUNCHES = 64, ROUNDS = 7 };
+enum { MOST_BUFFERS = 16, MOST_KERNELS = 512, LAUNCHES = 64, ROUNDS = 7 };
 
 struct shape {
     enum ingot_dtype dtype;
@@ -146,10 +147,18 @@ static void build_depthwise(struct ig_graph *g, const struct shape *s, int64_t t
     static const int64_t ones[2] = {1, 1};
     ig_value in[2] = {input(g, "x", s->dtype, 4, sizes), input(g, "w", s->dtype, 3, filters)};
     ig_dim pads[2] = {ig_dim_const(g->dims, taps / 2), ig_dim_const(g->dims, taps / 2)};
-    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),   ig_attr_of_ints(ones, 2),   ig_attr_of_dims(pads, 2),
-                              ig_attr_of_dims(pads, 2),   ig_attr_of_int(s->size[2]), ig_attr_of_dtype(INGOT_F32),
-                              ig_attr_of_int(1),          ig_attr_of_int(1),          ig_attr_of_int(s->size[2]),
-                              ig_attr_of_ints(kernel, 2), ig_attr_of_int(0)};
+    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),
+                              ig_attr_of_ints(ones, 2),
+                              ig_attr_of_dims(pads, 2),
+                              ig_attr_of_dims(pads, 2),
+                              ig_attr_of_int(s->size[2]),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(s->size[2]),
+                              ig_attr_of_ints(kernel, 2),
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_build_output(g, "z", ig_build_cast(g, ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none), s->dtype));
 }
@@ -164,6 +173,10 @@ static void build_depthwise_5(struct ig_graph *g, const struct shape *s) {
 
 static void build_depthwise_7(struct ig_graph *g, const struct shape *s) {
     build_depthwise(g, s, 7);
+}
+
+static void build_depthwise_9(struct ig_graph *g, const struct shape *s) {
+    build_depthwise(g, s, 9);
 }
 
 /* ---- Attentions -------------------------------------------------------------------------------------------------- */
@@ -278,8 +291,11 @@ static const struct kernel_case cases[] = {
     {"mean of pixels 32x3136x256 f16", build_mean_pixels, {INGOT_F16, {32, 3136, 256}}},
     {"mean of pixels 32x12544x32 f16", build_mean_pixels, {INGOT_F16, {32, 12544, 32}}},
     {"mean of pixels 1x3136x256 f16", build_mean_pixels, {INGOT_F16, {1, 3136, 256}}},
+    {"depthwise 9x9 32x32x32x768 f16", build_depthwise_9, {INGOT_F16, {32, 32, 768}}},
     {"depthwise 7x7 32x56x56x96 f16", build_depthwise_7, {INGOT_F16, {32, 56, 96}}},
     {"depthwise 7x7 32x14x14x384 f16", build_depthwise_7, {INGOT_F16, {32, 14, 384}}},
+    {"depthwise 7x7 32x28x28x192 f16", build_depthwise_7, {INGOT_F16, {32, 28, 192}}},
+    {"depthwise 7x7 32x7x7x768 f16", build_depthwise_7, {INGOT_F16, {32, 7, 768}}},
     {"depthwise 7x7 1x56x56x96 f16", build_depthwise_7, {INGOT_F16, {1, 56, 96}}},
     {"depthwise 7x7 1x14x14x384 f16", build_depthwise_7, {INGOT_F16, {1, 14, 384}}},
     {"depthwise 5x5 32x28x28x240 f16", build_depthwise_5, {INGOT_F16, {32, 28, 240}}},
@@ -311,16 +327,17 @@ struct prepared {
     struct ig_source source;
     size_t size[MOST_BUFFERS], bytes; /* of each buffer; in total */
     uint32_t n_buffers;
+    double cost; /* microseconds, as the cost model says; 0: it has none */
 };
 
 struct bench {
     const char *only;
-    bool source;
+    bool source, candidates;
     struct ig_target target;
     struct ig_device *device;
     struct ig_stream *stream;
     double copy; /* bytes per second */
-    struct prepared prepared[CASES];
+    struct prepared prepared[MOST_KERNELS];
     unsigned count;
 };
 
@@ -337,19 +354,14 @@ static void add_buffer(struct ig_job *job, struct prepared *p, struct ig_graph *
     p->bytes += size;
 }
 
-static void prepare(struct ig_job *job, struct bench *b, const struct kernel_case *c) {
+static void add_kernel(struct ig_job *job, struct bench *b, const struct kernel_case *c, struct ig_graph *g,
+                       const struct ig_kernel *kernel) {
     struct prepared *p = &b->prepared[b->count];
-    struct ig_pass_options options = {.target = &b->target};
-    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-    c->build(g, &c->shape);
-    for (int i = 0; i < ig_pass_count; i++) {
-        const char *name = ig_passes[i].name;
-        if (!strcmp(name, "attend") || !strcmp(name, "fuse") || !strcmp(name, "partition"))
-            g = ig_passes[i].run(g, &options);
-    }
-    IG_ASSERT(job, g->regions.count == 1);
     const struct ig_region *region = &g->regions.at[0];
-    *p = (struct prepared){.given = c, .kernel = ig_kernel_make(g, region, &b->target)};
+    struct ig_sizes at;
+    IG_ASSERT(job, b->count < MOST_KERNELS);
+    ig_sizes_usual(g->dims, job, &at);
+    *p = (struct prepared){.given = c, .kernel = kernel, .cost = ig_kernel_cost(kernel, &at)};
     p->source.symbol = ig_format(job, "kernel_%u", b->count);
     p->source.text = ig_cuda_kernel(job, p->kernel, p->source.symbol, &b->target);
     for (uint32_t i = 0; i < region->inputs.count; i++) {
@@ -359,6 +371,23 @@ static void prepare(struct ig_job *job, struct bench *b, const struct kernel_cas
         add_buffer(job, p, g, region->outputs.at[i]);
     b->count++;
     if (b->source) printf("// %s\n%s\n", c->name, p->source.text);
+}
+
+static void prepare(struct ig_job *job, struct bench *b, const struct kernel_case *c) {
+    struct ig_pass_options options = {.target = &b->target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    c->build(g, &c->shape);
+    for (int i = 0; i < ig_pass_count; i++) {
+        const char *name = ig_passes[i].name;
+        if (!strcmp(name, "attend") || !strcmp(name, "fuse") || !strcmp(name, "partition"))
+            g = ig_passes[i].run(g, &options);
+    }
+    IG_ASSERT(job, g->regions.count == 1);
+    const struct ig_kernel *kernel;
+    for (int i = 0; (kernel = ig_kernel_candidate(g, &g->regions.at[0], &b->target, NULL, i)); i++) {
+        if (!kernel->library && kernel->n_maps == 0 && kernel->cluster == 0) add_kernel(job, b, c, g, kernel);
+        if (!b->candidates) break;
+    }
 }
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -449,6 +478,7 @@ static void measure(struct ig_job *job, struct bench *b, const struct prepared *
     double seconds = time_of(job, b, list) / launches, rate = (double)p->bytes / seconds;
     printf("%-32s %9.2f us %7.0f GB/s %4.0f%%  %lld x %d  %s\n", p->given->name, seconds * 1e6, rate * 1e-9,
            100 * rate / b->copy, (long long)launch.tiles, p->kernel->threads, p->kernel->tactic);
+    if (b->candidates) printf("%45.2f us expected\n", p->cost);
     fflush(stdout);
     api->list_destroy(b->device, list);
     for (uint32_t i = 0; i < p->n_buffers; i++)
@@ -474,7 +504,7 @@ static void run(struct ig_job *job, void *argument) {
         if (!b->only || strstr(cases[i].name, b->only)) prepare(job, b, &cases[i]);
     }
     if (b->source || b->count == 0) return;
-    struct ig_source sources[CASES];
+    struct ig_source sources[MOST_KERNELS];
     struct ig_code code;
     struct ig_module *module;
     for (unsigned i = 0; i < b->count; i++)
@@ -502,10 +532,12 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--source")) {
             b->source = true;
+        } else if (!strcmp(argv[i], "--candidates")) {
+            b->candidates = true;
         } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
             b->only = argv[++i];
         } else {
-            fprintf(stderr, "usage: cuda_bench [--only SUBSTRING] [--source]\n");
+            fprintf(stderr, "usage: cuda_bench [--only SUBSTRING] [--candidates] [--source]\n");
             free(b);
             return 2;
         }
