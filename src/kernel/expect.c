@@ -34,6 +34,7 @@ static const char *const kind_names[IG_EXPECT_KINDS] = {
     [IG_EXPECT_CODES] = "products of codes",
     [IG_EXPECT_PATCH] = "patch",
     [IG_EXPECT_DEPTHWISE] = "depthwise",
+    [IG_EXPECT_BANDED] = "depthwise, banded",
     [IG_EXPECT_ATTEND] = "attend",
     [IG_EXPECT_EXCHANGE] = "exchange",
     [IG_EXPECT_LIBRARY] = "library",
@@ -51,6 +52,10 @@ static const char *const kind_names[IG_EXPECT_KINDS] = {
 
 const char *ig_expect_kind_name(enum ig_expect_kind kind) {
     return kind_names[kind];
+}
+
+static bool is_cpu(enum ig_expect_kind kind) {
+    return kind >= IG_EXPECT_CPU_PRODUCTS && kind <= IG_EXPECT_CPU_PARTS;
 }
 
 static double larger(double a, double b) {
@@ -100,6 +105,7 @@ static enum ig_expect_kind kind_of(const struct ig_kernel *k) {
     if (k->blocks) return IG_EXPECT_CODES;
     if (k->attend) return IG_EXPECT_ATTEND;
     if (k->patch) return IG_EXPECT_PATCH;
+    if (k->banded) return IG_EXPECT_BANDED;
     if (k->depthwise) return IG_EXPECT_DEPTHWISE;
     if (k->recurrent) return IG_EXPECT_RECURRENT;
     switch (k->family) {
@@ -158,7 +164,7 @@ void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, dou
     e->near = demand->constants + demand->reads + demand->writes - e->far;
     e->operations = demand->operations[IG_UNIT_SIMPLE];
     e->steps = demand->turns + 1;
-    if (e->kind >= IG_EXPECT_CPU_PRODUCTS) {
+    if (is_cpu(e->kind)) {
         e->floor = larger(ig_floor_of(machine, demand, weights).time, products_of_vectors(e->kind, demand, machine));
         return;
     }
@@ -235,7 +241,7 @@ static const struct model_terms model_terms[IG_EXPECT_KINDS] = {
     [IG_EXPECT_KEPT] = {1.76, 0.62, 2},   [IG_EXPECT_TURNS] = {0.72, 0.89, 2},   [IG_EXPECT_PRODUCER] = {0.22, 0.99, 1},
     [IG_EXPECT_GROUPS] = {0.80, 1.12, 1}, [IG_EXPECT_CORES] = {1.46, 0.63, 2.1}, [IG_EXPECT_FMA] = {0, 1.06, 1},
     [IG_EXPECT_DIRECT] = {1.28, 1.41, 0}, [IG_EXPECT_STREAM] = {2.05, 0.34, 1},  [IG_EXPECT_CODES] = {2.05, 0.4, 1},
-    [IG_EXPECT_PATCH] = {0.5, 0.85, 1},   [IG_EXPECT_ATTEND] = {2.0, 1.0, 0},
+    [IG_EXPECT_PATCH] = {0.5, 0.85, 1},   [IG_EXPECT_ATTEND] = {2.0, 1.0, 0},    [IG_EXPECT_BANDED] = {0.5, 0.85, 1},
 };
 
 static double model_time(const struct ig_expect *e, const struct ig_machine *m) {
@@ -281,7 +287,7 @@ static double cpu_time(const struct ig_expect *e, const struct ig_machine *m) {
 
 double ig_expect_time(const struct ig_expect *e, const struct ig_machine *m) {
     double time = 0;
-    if (e->kind >= IG_EXPECT_CPU_PRODUCTS) return cpu_time(e, m);
+    if (is_cpu(e->kind)) return cpu_time(e, m);
     switch (e->kind) {
     case IG_EXPECT_NONE: return 0;
     case IG_EXPECT_MAP:

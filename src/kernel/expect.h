@@ -47,7 +47,9 @@ enum ig_expect_kind {
     IG_EXPECT_CPU_SCAN,
     IG_EXPECT_CPU_TILES, /* products by AMX */
     IG_EXPECT_CPU_PARTS, /* of f32, likewise */
-    IG_EXPECT_CODES,     /* products of weights of few bits, on GPUs */
+    /* On GPUs, behind those that measured times are recorded by: */
+    IG_EXPECT_CODES,  /* products of weights of few bits */
+    IG_EXPECT_BANDED, /* depthwise convolutions on the tensor cores */
     IG_EXPECT_KINDS
 };
 /* "rows side by side" */

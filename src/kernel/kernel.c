@@ -88,9 +88,9 @@ double ig_kernel_cost(const struct ig_kernel *kernel, const struct ig_sizes *at)
 
 /* The models of products, attentions and exchanges know what their templates do, but nothing of operands that loops fill in. */
 double ig_kernel_estimate(const struct ig_kernel *kernel, const struct ig_sizes *at) {
-    bool filled = kernel->gemm && kernel->gemm->a == IG_CUDA_FILLED, templated = kernel->gemm || kernel->attend ||
-                                                                                 kernel->blocks || kernel->depthwise ||
-                                                                                 kernel->patch || kernel->exchange;
+    bool filled = kernel->gemm && kernel->gemm->a == IG_CUDA_FILLED,
+         templated = kernel->gemm || kernel->attend || kernel->blocks || kernel->depthwise || kernel->banded ||
+                     kernel->patch || kernel->exchange;
     if (kernel->threads == 0 || kernel->library) return 0;
     double model = templated ? ig_kernel_cost(kernel, at) : 0;
     double loops = filled || !templated ? ig_cuda_estimate(kernel, at) : 0;

@@ -8,6 +8,7 @@
 #include "base/tensor_map.h"
 #include "kernel/cuda/attend/attend_block.h"
 #include "kernel/cuda/contract/blocks_block.h"
+#include "kernel/cuda/contract/banded_block.h"
 #include "kernel/cuda/contract/depthwise_block.h"
 #include "kernel/cuda/contract/gemm_block.h"
 #include "kernel/cuda/contract/patch_block.h"
@@ -55,6 +56,7 @@ struct ig_kernel {
     const struct ig_cuda_gemm *gemm;
     const struct ig_cuda_attend *attend;       /* the same for attend::… and ig_cuda_attend */
     const struct ig_cuda_blocks *blocks;       /* and for blocks::… and ig_cuda_blocks */
+    const struct ig_cuda_banded *banded;       /* and for banded::… and ig_cuda_banded */
     const struct ig_cuda_depthwise *depthwise; /* and for depthwise::… and ig_cuda_depthwise */
     const struct ig_cuda_patch *patch;         /* and for patch::… and ig_cuda_patch */
     const struct ig_cuda_recurrent *recurrent; /* and for recurrent::… and ig_cuda_recurrent */

@@ -213,6 +213,28 @@ static void test_depthwise(void **state) {
     check_convs(depthwise, COUNT(depthwise));
 }
 
+/* For the tensor cores, by 16-bit floats: multiples of 8 channels. */
+static const struct conv banded[] = {
+    {DEEP(1, 14, 14, 96, 5, 1, 1, 2), .bias = true, .relu = true},
+    {DEEP(3, 9, 17, 40, 7, 1, 1, 3), .bias = true, .residual = true}, /* a part of a group, of a chunk and of a band */
+    {DEEP(9, 7, 7, 16, 7, 1, 1, 3), .bias = true},
+    {DEEP(1, 32, 32, 32, 9, 1, 1, 4), .relu = true},
+    {DEEP(2, 15, 13, 24, 5, 2, 1, 2), .bias = true},
+    {DEEP(1, 20, 12, 8, 3, 2, 1, 1)},
+    {DEEP(1, 11, 70, 8, 7, 1, 3, 9), .bias = true}, /* dilated */
+    {DEEP(1, 4, 150, 8, 3, 3, 1, 1)},               /* several tiles along a line */
+    {DEEP(1, 2, 2, 32, 7, 1, 1, 3), .bias = true},  /* every window overlaps the padding */
+    {DEEP(1, 3, 5, 16, 3, 3, 2, 6), .bias = true},  /* windows wholly in the padding */
+    {DEEP(1, 1, 1, 8, 5, 1, 1, 2)},
+    {DEEP(-1, -2, -3, 24, 7, 1, 1, 3), .bias = true},
+    {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 24, .out = 24, .kernel = {31}, .stride = {1}, .dilation = {1},
+     .before = {30}, .after = {0}, .groups = 24, .last = true, .bias = true},
+    {F32, .spatial = 2, .batch = 1, .size = {12, 21}, .in = 8, .out = 8, .kernel = {2, 5}, .stride = {3, 2},
+     .dilation = {2, 3}, .before = {0, 7}, .after = {2, 4}, .groups = 8, .last = true, .residual = true},
+    {F32, .spatial = 2, .batch = 2, .size = {5, 30}, .in = 16, .out = 16, .kernel = {1, 11}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {0, 5}, .after = {0, 5}, .groups = 16, .last = true, .bias = true},
+};
+
 /* On GPUs also in fp16, and by either schedule. */
 static void test_depthwise_narrow(void **state) {
     (void)state;
@@ -224,6 +246,21 @@ static void test_depthwise_narrow(void **state) {
         if (c->dtype != INGOT_F32) continue;
         snprintf(names[count], sizeof names[count], "depthwise %d in fp16, choice %d", i / CHOICES, i % CHOICES);
         cases[count] = (struct graph_case){names[count], build_conv, c, 3e-3, flags, {2, 9, 13, 0}};
+        count++;
+    }
+    check_graphs_for_cuda(cases, count);
+}
+
+static void test_banded(void **state) {
+    (void)state;
+    enum { CHOICES = 3 };
+    int count = 0;
+    for (int i = 0; i < COUNT(banded) * CHOICES; i++) {
+        unsigned flags = GRAPH_BANDED + (unsigned)(i % CHOICES) * GRAPH_CHOICE + (i % 2 ? GRAPH_BF16 : GRAPH_FP16);
+        if (i % CHOICES == 2) flags += GRAPH_POISON; /* NaN does not spread to other windows */
+        snprintf(names[count], sizeof names[count], "banded %d, choice %d", i / CHOICES, i % CHOICES);
+        cases[count] = (struct graph_case){names[count],        build_conv, &banded[i / CHOICES],
+                                           i % 2 ? 2e-2 : 3e-3, flags,      {2, 9, 13, 0}};
         count++;
     }
     check_graphs_for_cuda(cases, count);
@@ -440,8 +477,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),        cmocka_unit_test(test_volumes),
         cmocka_unit_test(test_grouped),      cmocka_unit_test(test_patches),          cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_transformed),  cmocka_unit_test(test_depthwise_narrow), cmocka_unit_test(test_recovered),
-        cmocka_unit_test(test_prefetches),
+        cmocka_unit_test(test_transformed),  cmocka_unit_test(test_depthwise_narrow), cmocka_unit_test(test_banded),
+        cmocka_unit_test(test_recovered),    cmocka_unit_test(test_prefetches),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -525,18 +525,62 @@ static void check_flat_convs(struct ig_job *job, void *argument) {
         build_flat_conv(g, deep, i >= 2);
         g = passes_named(g, "pack fuse partition", &options);
         assert_int_equal(g->regions.count, 1);
+        int by_threads = 0;
         for (int choice = 0;; choice++) {
             const struct ig_kernel *k = ig_kernel_candidate(g, &g->regions.at[0], &target, NULL, choice);
             if (!k || k->library) break;
             assert_true(deep || !k->gemm || k->gemm->a == IG_CUDA_WINDOWS);
-            assert_int_equal(k->depthwise != NULL, deep && choice == 0);
+            if (choice == 0) assert_int_equal(k->depthwise || k->banded, deep);
+            by_threads += k->depthwise != NULL;
         }
+        assert_int_equal(by_threads, deep);
     }
 }
 
 static void test_flat_convs(void **state) {
     (void)state;
     run_job(check_flat_convs, NULL);
+}
+
+/* Depthwise convolutions with large windows are multiplied by banded matrices; those with small ones by threads, which is
+ * a candidate of the others too. */
+static void check_windows(struct ig_job *job, void *argument) {
+    static const struct {
+        const char *type;
+        int channels, taps;
+        bool first, any;
+    } cases[] = {{"f16", 96, 7, true, true},   {"bf16", 96, 9, true, true},   {"f16", 96, 3, false, true},
+                 {"f32", 96, 7, false, false}, {"f16", 100, 7, false, false}, {"f16", 96, 31, false, false}};
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
+    (void)argument;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int c = cases[i].channels, taps = cases[i].taps, pad = taps / 2;
+        const char *t = cases[i].type;
+        const char *text = ig_format(
+            job,
+            "graph {\n  input %%0 \"x\": %s[32,56,56,%d]\n  input %%1 \"w\": %s[%d,%d,%d]\n  %%2 = conv(%%0, %%1) "
+            "{strides=[1,1], dilations=[1,1], before=[%d,%d], after=[%d,%d], groups=%d, acc=f32, channels_last=1, "
+            "packed=1, "
+            "n=%d, kernel=[%d,%d], math=0, border=0}: f32[32,56,56,%d]\n  output \"y\" = %%2\n}\n",
+            t, c, t, taps, taps, c, pad, pad, pad, pad, c, c, taps, taps, c);
+        struct ig_pass_options options = {.target = &target};
+        struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
+        g = passes_named(g, "fuse", &options);
+        int banded = 0, by_threads = 0;
+        const struct ig_kernel *k;
+        for (int choice = 0; (k = ig_kernel_candidate(g, &g->regions.at[0], &target, NULL, choice)); choice++) {
+            if (choice == 0) assert_int_equal(k->banded != NULL, cases[i].first);
+            banded += k->banded != NULL;
+            by_threads += k->depthwise != NULL;
+        }
+        assert_int_equal(banded > 0, cases[i].any);
+        assert_int_equal(by_threads, 1);
+    }
+}
+
+static void test_windows(void **state) {
+    (void)state;
+    run_job(check_windows, NULL);
 }
 
 /* ---- Neighbours in shared memory ----------------------------------------------------------------------------------------- */
@@ -626,9 +670,10 @@ static void test_changing_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_choices),    cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_flat_convs), cmocka_unit_test(test_changing),  cmocka_unit_test(test_changing_rows),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_choices),       cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_flat_convs),    cmocka_unit_test(test_windows),   cmocka_unit_test(test_changing),
+        cmocka_unit_test(test_changing_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

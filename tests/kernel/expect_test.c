@@ -111,7 +111,8 @@ static void estimate(struct ig_job *job, void *argument) {
         .isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90, .sm_own = true};
     const struct ig_pass_options options = {.target = &target};
     const char *text = ig_format(job, "graph {\n%s}\n", c->nodes);
-    struct ig_graph *g = ig_pass_fuse(ig_graph_parse(job, ig_dims_create(job), text, strlen(text)), &options);
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
+    g = ig_pass_fuse(ig_pass_pack(g, &options), &options);
     const struct ig_region *region = &g->regions.at[0];
     struct ig_region_demand symbolic;
     struct ig_sizes at;
@@ -143,6 +144,15 @@ static void estimates_follow_from_kernels(void **state) {
         {"  input %0 \"x\": f16[512,1024]\n  input %1 \"y\": f16[1024,2048]\n"
          "  %2 = matmul(%0, %1) {acc=f32, packed=0, n=2048, math=0}: f32[512,2048]\n  output \"z\" = %2\n",
          IG_EXPECT_TURNS},
+        {"  input %0 \"x\": f16[1,4096]\n  %1 = constant() {data=hash:0000000000000001, initializer=\"w\"}: "
+         "u8[4096,4096]\n  %2 = constant() {data=hash:0000000000000002, initializer=\"scale\"}: f32[4096,32]\n"
+         "  %3 = matmul_blocks(%0, %1, %2) {acc=f32, bits=4, block=128, offset=8, packed=0, n=0}: f32[1,4096]\n"
+         "  output \"y\" = %3\n",
+         IG_EXPECT_CODES},
+        {"  input %0 \"x\": f16[32,28,28,192]\n  input %1 \"w\": f16[7,7,192]\n"
+         "  %2 = conv(%0, %1) {strides=[1,1], dilations=[1,1], before=[3,3], after=[3,3], groups=192, acc=f32, "
+         "channels_last=1, packed=1, n=192, kernel=[7,7], math=0, border=0}: f32[32,28,28,192]\n  output \"y\" = %2\n",
+         IG_EXPECT_BANDED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct ig_job job;

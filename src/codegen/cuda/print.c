@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/cuda/attend/attend.h"
+#include "codegen/cuda/banded.h"
 #include "codegen/cuda/blocks.h"
 #include "codegen/cuda/depthwise.h"
 #include "codegen/cuda/exchange.h"
@@ -260,6 +261,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     if (kernel->blocks) {
         ig_text_add(&unit, "\n");
         ig_cuda_blocks(kernel->blocks, &unit);
+    }
+    if (kernel->banded) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_banded(kernel->banded, &unit);
     }
     if (kernel->depthwise) {
         ig_text_add(&unit, "\n");

@@ -15,6 +15,7 @@ extern const char ig_cuda_template_blocks[];
 extern const char ig_cuda_template_blocks_direct[];
 extern const char ig_cuda_template_blocks_stream[];
 extern const char ig_cuda_template_copy[];
+extern const char ig_cuda_template_banded[];
 extern const char ig_cuda_template_depthwise[];
 extern const char ig_cuda_template_depthwise_bytes[];
 extern const char ig_cuda_template_exchange[];

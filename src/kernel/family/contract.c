@@ -64,9 +64,11 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
                                                ig_contract_blocks,
                                                ig_contract_gemm,
                                                NULL};
-    static const ig_contract_schedule cuda[] = {
-        ig_cuda_contract_depthwise, ig_cuda_contract_taps, ig_cuda_contract_small,      ig_cuda_contract_patch_first,
-        ig_cuda_contract_blocks,    ig_cuda_contract_gemm, ig_cuda_contract_patch_last, NULL};
+    static const ig_contract_schedule cuda[] = {ig_cuda_contract_banded_first, ig_cuda_contract_depthwise,
+                                                ig_cuda_contract_banded_last,  ig_cuda_contract_taps,
+                                                ig_cuda_contract_small,        ig_cuda_contract_patch_first,
+                                                ig_cuda_contract_blocks,       ig_cuda_contract_gemm,
+                                                ig_cuda_contract_patch_last,   NULL};
     static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
     static const ig_contract_schedule scaled_cuda[] = {ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule winograd[] = {ig_contract_winograd, NULL}, none[] = {NULL};

@@ -238,6 +238,7 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 
 static bool counts(const struct ig_kernel *kernel, unsigned flags) {
     if (flags & GRAPH_PATCH) return kernel->patch;
+    if (flags & GRAPH_BANDED) return kernel->banded;
     return flags & GRAPH_MAPS ? kernel->n_maps > 0 : kernel->gemm && kernel->gemm->swapped;
 }
 
@@ -245,7 +246,7 @@ static bool counts(const struct ig_kernel *kernel, unsigned flags) {
 static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
-    bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH));
+    bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED));
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {

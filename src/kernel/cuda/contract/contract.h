@@ -11,6 +11,9 @@
 /* The schedules; see kernel/family/contract.h. */
 bool ig_cuda_contract_gemm(struct ig_contract *c);
 bool ig_cuda_contract_depthwise(struct ig_contract *c);
+/* By banded matrices: before ig_cuda_contract_depthwise where it is estimated to take less time, else behind it. */
+bool ig_cuda_contract_banded_first(struct ig_contract *c);
+bool ig_cuda_contract_banded_last(struct ig_contract *c);
 /* By codes in blocks, before ig_cuda_contract_gemm, which fills steps with any. */
 bool ig_cuda_contract_blocks(struct ig_contract *c);
 bool ig_cuda_contract_taps(struct ig_contract *c);
@@ -21,6 +24,8 @@ bool ig_cuda_contract_patch_first(struct ig_contract *c);
 bool ig_cuda_contract_patch_last(struct ig_contract *c);
 /* Does it convolve each channel by itself, channels-last? */
 bool ig_cuda_is_depthwise(const struct ig_contract *c);
+/* And do its input and filters lie in memory, in types of the templates'? */
+bool ig_cuda_depthwise_lies(const struct ig_contract *c);
 /* The buffer of an operand that is read as it is, maybe in another shape; -1: it is computed. */
 int ig_cuda_plain_operand(const struct ig_contract *c, int operand);
 /* Candidates that are library calls (library.h); false if the library cannot do the region. They come after those of
@@ -102,6 +107,8 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *problem, const struct 
                             struct ig_cuda_gemm *out_candidates);
 /* Estimated time of the best of ig_cuda_contract_gemm at c->at, in microseconds; INFINITY: it does not apply. */
 double ig_cuda_contract_gemm_time(struct ig_contract *c);
+/* The same of ig_cuda_contract_depthwise. */
+double ig_cuda_contract_depthwise_time(struct ig_contract *c);
 /* Nanoseconds per element in which a multiprocessor issues the epilogue's instructions; 0: few, which nothing waits for. Those of
  * quantised results (codegen/cuda/quantize.c) are counted, and weighed by a measured rate. */
 double ig_cuda_contract_issue(const struct ig_contract *c);

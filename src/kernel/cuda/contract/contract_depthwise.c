@@ -133,8 +133,8 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     return time_of(kernel->model.problem, sizes[0], sizes[1], sizes[2]);
 }
 
-/* Chooses the division that takes the least time, and sets up the cost model. */
-static void choose(struct depthwise *s) {
+/* Chooses the division that takes the least time, which it returns, and sets up the cost model. */
+static double choose(struct depthwise *s) {
     struct ig_contract *c = s->c;
     struct ig_dims *dims = s->k->dims;
     struct problem *p = IG_NEW(s->k->job, struct problem);
@@ -166,6 +166,7 @@ static void choose(struct depthwise *s) {
     s->t->at_once = s->is.at_once;
     s->threads = threads_per_block(count_at(p, n, height, length));
     c->kernel->model = (struct ig_kernel_model){{images, rows, columns, constant(s, 1)}, p, cost};
+    return least;
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
@@ -279,12 +280,29 @@ bool ig_cuda_is_depthwise(const struct ig_contract *c) {
     return ig_contract_is_one(c, c->columns) && ig_contract_is_one(c, c->depth_dim[c->spatial]);
 }
 
-bool ig_cuda_contract_depthwise(struct ig_contract *c) {
-    struct depthwise s = {.c = c, .k = c->k, .in = ig_contract_in(c, 0), .out = ig_contract_out(c)};
+bool ig_cuda_depthwise_lies(const struct ig_contract *c) {
     if (!ig_cuda_is_depthwise(c) || !is_plain(c, 0) || !is_plain(c, 1)) return false;
-    if (ig_contract_attr_int(c, IG_ATTR_packed) != 1 || ig_contract_lines_together(c) ||
-        2 * attr_of(&s, IG_ATTR_kernel, 2) > MOST_WEIGHTS)
-        return false;
+    return ig_contract_attr_int(c, IG_ATTR_packed) == 1 && !ig_contract_lines_together(c);
+}
+
+static struct depthwise begin(struct ig_contract *c) {
+    return (struct depthwise){.c = c, .k = c->k, .in = ig_contract_in(c, 0), .out = ig_contract_out(c)};
+}
+
+static bool suits(struct depthwise *s) {
+    return ig_cuda_depthwise_lies(s->c) && 2 * attr_of(s, IG_ATTR_kernel, 2) <= MOST_WEIGHTS;
+}
+
+double ig_cuda_contract_depthwise_time(struct ig_contract *c) {
+    struct depthwise s = begin(c);
+    if (!suits(&s)) return INFINITY;
+    describe(&s);
+    return choose(&s);
+}
+
+bool ig_cuda_contract_depthwise(struct ig_contract *c) {
+    struct depthwise s = begin(c);
+    if (!suits(&s)) return false;
     describe(&s);
     choose(&s);
     c->kernel->depthwise = s.t;
