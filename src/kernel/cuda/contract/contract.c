@@ -399,16 +399,16 @@ static void emit_filled(struct ig_cuda_product *s, struct ig_stmt *body) {
 
 /* ---- Epilogue ---------------------------------------------------------------------------------------------------- */
 
-/* Columns beyond the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
+/* Columns beyond the last are computed like the last ones and not stored, so that loads need not wait for comparisons. */
 void ig_product_emit_columns(struct ig_cuda_product *s, struct ig_stmt *body, ig_x m, ig_x column, int vector,
                              ig_x at) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    ig_x once, j = num(s, 0), b;
+    ig_x j = num(s, 0), b, rows_inside = c->inside;
     if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
         ig_x inside = ig_x_less(k, column, dim(s, c->columns));
-        body = loop(s, body, IG_FOR_SERIAL, ig_x_select(k, inside, num(s, 1), num(s, 0)), &once);
-        column = ig_x_add(k, column, ig_x_mul(k, once, num(s, vector)));
+        c->inside = rows_inside == IG_NO_X ? inside : ig_x_and(k, rows_inside, inside);
+        column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, c->columns, constant(s, vector))));
     }
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);
     column = ig_x_add(k, column, j);
@@ -419,6 +419,7 @@ void ig_product_emit_columns(struct ig_cuda_product *s, struct ig_stmt *body, ig
     if (s->g->twin) c->twin_at = ig_x_add(k, ig_x_add(k, at, j), num(s, s->g->bn));
     if (c->ahead) c->ahead_at = ig_x_add(k, c->ahead_at, j);
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
+    c->inside = rows_inside;
 }
 
 int ig_product_epilogue_vector(struct ig_cuda_product *s) {

@@ -104,7 +104,7 @@ static double time_of(const struct problem *p, int64_t images, int64_t rows, int
     double warps = ig_cuda_banded_threads(b) / 32.0 * fmin(each, p->resident);
     double elements = (double)(images * rows * columns * b->channels);
     double memory = elements * (1 + (double)(b->strides[0] * b->strides[1])) * 2 / 3.5e6;
-    return 1.6 + fmax((each * tile * (1 + 1.3 / warps) + waves * LATENCY) / CLOCK, memory);
+    return 2.2 + fmax((each * tile * (1 + 1.3 / warps) + waves * LATENCY) / CLOCK, memory);
 }
 
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
