@@ -278,19 +278,22 @@ static ig_x within(struct banded *s, ig_x inside, ig_x at, int axis) {
     return ig_x_and(s->k, inside, ig_x_less(s->k, at, dim(s, out_size(s, axis))));
 }
 
-/* Stores `vector` channels, from `own` of the tile on, of the position `at` in the output, in the tile `position`. Those
- * beyond the output are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay
- * inside. */
-static void emit_position(struct banded *s, struct ig_stmt *body, const ig_x at[3], ig_x inside, ig_x position,
-                          ig_x own, int vector) {
+/* Stores `vector` channels, from `own` of the tile on, of the position `at` in the output, in the tile `position`. What is
+ * beyond the output is computed like the last of it and not stored, so that loads need not wait for comparisons. */
+static void emit_position(struct banded *s, struct ig_stmt *body, ig_x at[3], ig_x inside, ig_x position, ig_x own,
+                          int vector) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    ig_x once, j;
-    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), ig_x_select(k, inside, num(s, 1), num(s, 0)), num(s, 1), &once);
-    own = ig_x_add(k, own, ig_x_mul(k, once, num(s, vector)));
+    ig_x j, channel = ig_x_add(k, s->channel, own);
+    c->inside = inside;
+    if (s->b->channels % s->b->group != 0) channel = ig_x_min(k, channel, num(s, s->b->channels - vector));
+    for (int i = 0; i < 3; i++) {
+        ig_dim size = i == 0 ? ig_contract_out(c)->dim[0] : out_size(s, i - 1);
+        at[i] = ig_x_min(k, at[i], dim(s, ig_dim_sub(k->dims, size, constant(s, 1))));
+    }
     body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, vector), num(s, 1), &j);
     own = ig_x_add(k, own, j);
-    ig_x channel = ig_x_add(k, s->channel, own);
+    channel = ig_x_add(k, channel, j);
     c->linear = at[0];
     c->position[0] = at[0];
     for (int i = 0; i < 2; i++) {

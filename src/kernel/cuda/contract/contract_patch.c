@@ -294,21 +294,28 @@ static int vector_of(const struct patch *s) {
     return vector;
 }
 
-/* Stores `vector` columns of a position. Those beyond the output are skipped by a loop that runs once or not at all:
- * loads inside depend on its variable, so they stay inside. */
+static ig_x both(struct patch *s, ig_x a, ig_x b) {
+    return a == IG_NO_X ? b : ig_x_and(s->k, a, b);
+}
+
+/* Stores `vector` columns of a position. Positions and columns beyond the output are computed like its last ones and not
+ * stored, so that loads need not wait for comparisons. */
 static void emit_position(struct patch *s, struct ig_stmt *body, ig_x y, ig_x x, ig_x column, int vector, ig_x at) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    ig_x once, j = num(s, 0), inside = ig_x_int(k, INGOT_BOOL, 1);
+    ig_x j = num(s, 0);
     ig_x place[3] = {s->at[0], ig_x_add(k, s->at[1], y), ig_x_add(k, s->at[2], x)};
     column = ig_x_add(k, s->first_column, column);
+    c->inside = IG_NO_X;
     for (int i = 1; i < 3; i++) {
-        if (!ig_dim_divides(k->dims, constant(s, s->p->tile[i - 1]), size_of(s, i)))
-            inside = ig_x_and(k, inside, ig_x_less(k, place[i], dim(s, size_of(s, i))));
+        if (ig_dim_divides(k->dims, constant(s, s->p->tile[i - 1]), size_of(s, i))) continue;
+        c->inside = both(s, c->inside, ig_x_less(k, place[i], dim(s, size_of(s, i))));
+        place[i] = ig_x_min(k, place[i], dim(s, ig_dim_sub(k->dims, size_of(s, i), constant(s, 1))));
     }
-    if (s->columns % s->p->bn != 0) inside = ig_x_and(k, inside, ig_x_less(k, column, num(s, s->columns)));
-    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), ig_x_select(k, inside, num(s, 1), num(s, 0)), num(s, 1), &once);
-    column = ig_x_add(k, column, ig_x_mul(k, once, num(s, vector)));
+    if (s->columns % s->p->bn != 0) {
+        c->inside = both(s, c->inside, ig_x_less(k, column, num(s, s->columns)));
+        column = ig_x_min(k, column, num(s, s->columns - vector));
+    }
     if (vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, vector), num(s, 1), &j);
     ig_x channel = ig_x_add(k, ig_x_mul(k, s->group, num(s, s->columns)), ig_x_add(k, column, j));
     c->linear = s->image;
