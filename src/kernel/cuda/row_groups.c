@@ -260,8 +260,10 @@ static void emit_steps(const struct part *p, struct ig_stmt *body, ig_x at, ig_x
 }
 
 /* A loop over the pixels of a thread: every `shares`-th of the block's. `round`: the pixel's number among them, if they
- * are kept. */
-static struct ig_stmt *pixel_loop(struct groups *g, struct ig_stmt *body, ig_x share, ig_x *out_at, ig_x *out_round) {
+ * are kept. Others are read once more in each pass, every other time from the last to the first: those that have been read
+ * just before may still be in the cache. */
+static struct ig_stmt *pixel_loop(struct groups *g, struct ig_stmt *body, int pass, ig_x share, ig_x *out_at,
+                                  ig_x *out_round) {
     struct ig_loops *k = g->r->k;
     ig_x from = num(g, 0), to = dim(g, g->of.pixels);
     if (g->blocks > 1) {
@@ -270,7 +272,11 @@ static struct ig_stmt *pixel_loop(struct groups *g, struct ig_stmt *body, ig_x s
         to = ig_x_min(k, ig_x_add(k, from, part), to);
     }
     *out_round = num(g, 0);
-    if (g->part < 0) return ig_s_for(k, body, IG_FOR_SERIAL, ig_x_add(k, from, share), to, num(g, g->shares), out_at);
+    if (g->part < 0) {
+        body = ig_s_for(k, body, IG_FOR_SERIAL, ig_x_add(k, from, share), to, num(g, g->shares), out_at);
+        if (pass % 2 == 1) *out_at = ig_x_sub(k, ig_x_add(k, from, ig_x_sub(k, to, num(g, 1))), *out_at);
+        return body;
+    }
     body = ig_s_for(k, body, IG_FOR_UNROLL, num(g, 0), num(g, g->rounds), num(g, 1), out_round);
     ig_x own = ig_x_add(k, share, ig_x_mul(k, *out_round, num(g, g->shares)));
     *out_at = ig_x_add(k, from, own);
@@ -309,7 +315,7 @@ static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
     body = choose_group(g, body, p.lane);
     emit_sums(g, body, pass, p.thread, IG_NO_X, p.lane);
     keep(&p, body);
-    struct ig_stmt *inner = element_loop(&p, pixel_loop(g, body, p.share, &at, &round), &j);
+    struct ig_stmt *inner = element_loop(&p, pixel_loop(g, body, pass, p.share, &at, &round), &j);
     emit_stores(&p, inner, at, round, j);
     emit_steps(&p, inner, at, round, j);
     emit_sums(g, body, pass, p.thread, ig_x_add(k, ig_x_mul(k, p.share, each), p.part), p.lane);
