@@ -160,7 +160,8 @@ __device__ __forceinline__ float single(const char *from, const unsigned *filter
     for (int tap = 0; tap < TAPS; tap++) {
         const int y = tap / TAPS_X, along = x * STRIDE_X + tap % TAPS_X * DILATION_X;
         const unsigned short *const input = (const unsigned short *)(from + (line * STRIDE_Y + y * DILATION_Y) * LINE);
-        sum = fmaf(widen(input[along]), widen((unsigned short)(filters[y * FILTER_LINE + tap % TAPS_X] >> (second ? 16 : 0))), sum);
+        const unsigned two = filters[y * FILTER_LINE + tap % TAPS_X];
+        sum = fmaf(widen(input[along]), widen((unsigned short)(second ? two >> 16 : two)), sum);
     }
     return sum;
 }
