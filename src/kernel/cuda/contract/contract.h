@@ -33,6 +33,18 @@ int ig_cuda_plain_operand(const struct ig_contract *c, int operand);
 bool ig_cuda_contract_product(struct ig_contract *c);
 bool ig_cuda_contract_convolution(struct ig_contract *c);
 
+/* A convolution's axes as planes, rows and columns, of which it has the last (contract_axes.c). Along one of them: an attribute, 1 where
+ * the convolution lacks the axis; a size of its input or output; where the window of output position `at` begins, maybe
+ * outside of the image. */
+enum { IG_CUDA_AXES = 3 };
+int ig_cuda_attr_along(const struct ig_contract *c, enum ig_attr_name name, int axis);
+ig_dim ig_cuda_size_along(const struct ig_contract *c, const struct ig_type *type, int axis);
+ig_x ig_cuda_window_along(struct ig_contract *c, ig_x at, int axis);
+/* Sets c->position and c->linear to a place in the output, which has `channels`. */
+void ig_cuda_place(struct ig_contract *c, ig_x image, const ig_x at[IG_CUDA_AXES], ig_x channel, int64_t channels);
+/* Columns per access: 16 bytes of the widest output, or less if `columns` are not divisible by that. */
+int ig_cuda_vector_of(const struct ig_contract *c, int64_t columns);
+
 /* The memory layout of an operand, for the template's copies. */
 struct ig_cuda_source {
     enum ig_cuda_operand kind;

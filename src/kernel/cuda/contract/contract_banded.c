@@ -49,22 +49,13 @@ static int ceil_div(int64_t a, int64_t b) {
     return (int)((a + b - 1) / b);
 }
 
-/* Axes are rows and columns, 0 and 1, of which the convolution has the last: the index of one among the convolution's;
- * negative: it has none. */
-static int axis_of(const struct banded *s, int axis) {
-    return axis - 2 + s->c->spatial;
-}
-
+/* Rows and columns are axes 0 and 1 here. */
 static int attr_of(const struct banded *s, enum ig_attr_name name, int axis) {
-    return axis_of(s, axis) < 0 ? 1 : (int)ig_contract_attr(s->c, name)->ints[axis_of(s, axis)];
-}
-
-static ig_dim size_of(struct banded *s, const struct ig_type *type, int axis) {
-    return axis_of(s, axis) < 0 ? constant(s, 1) : type->dim[1 + axis_of(s, axis)];
+    return ig_cuda_attr_along(s->c, name, axis + 1);
 }
 
 static ig_dim out_size(struct banded *s, int axis) {
-    return size_of(s, ig_contract_out(s->c), axis);
+    return ig_cuda_size_along(s->c, ig_contract_out(s->c), axis + 1);
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
@@ -232,27 +223,13 @@ static void call_multiply(struct banded *s, struct ig_stmt *body) {
     push(args, &n, ig_cuda_plain_operand(s->c, 0), num(s, 0));
     push(args, &n, -1, dim(s, in->dim[0]));
     for (int i = 0; i < 2; i++)
-        push(args, &n, -1, dim(s, size_of(s, in, i)));
+        push(args, &n, -1, dim(s, ig_cuda_size_along(s->c, in, i + 1)));
     push(args, &n, -1, s->image);
-    for (int i = 0; i < 2; i++) {
-        ig_x from = ig_x_mul(k, s->at[i], num(s, s->b->strides[i]));
-        if (axis_of(s, i) >= 0)
-            from = ig_x_sub(k, from, dim(s, ig_contract_attr(s->c, IG_ATTR_before)->dims[axis_of(s, i)]));
-        push(args, &n, -1, from);
-    }
+    for (int i = 0; i < 2; i++)
+        push(args, &n, -1, ig_cuda_window_along(s->c, s->at[i], i + 1));
     push(args, &n, ig_cuda_plain_operand(s->c, 1), num(s, 0));
     push(args, &n, -1, s->channel);
     ig_s_call(k, body, "banded::multiply", args, n);
-}
-
-/* Channels per access: 16 bytes of the widest output. */
-static int vector_of(const struct banded *s) {
-    int widest = 2;
-    for (uint32_t i = 0; i < s->c->region->outputs.count; i++) {
-        int bytes = (int)ingot_dtype_size(ig_type_of(s->c->graph, s->c->region->outputs.at[i])->dtype);
-        widest = bytes > widest ? bytes : widest;
-    }
-    return 16 / widest;
 }
 
 /* Where a slot lies in the output. */
@@ -294,15 +271,7 @@ static void emit_position(struct banded *s, struct ig_stmt *body, ig_x at[3], ig
     body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, vector), num(s, 1), &j);
     own = ig_x_add(k, own, j);
     channel = ig_x_add(k, channel, j);
-    c->linear = at[0];
-    c->position[0] = at[0];
-    for (int i = 0; i < 2; i++) {
-        if (axis_of(s, i) < 0) continue;
-        c->position[1 + axis_of(s, i)] = at[1 + i];
-        c->linear = ig_x_add(k, ig_x_mul(k, c->linear, dim(s, out_size(s, i))), at[1 + i]);
-    }
-    c->position[1 + c->spatial] = channel;
-    c->linear = ig_x_add(k, ig_x_mul(k, c->linear, num(s, c->groups)), channel);
+    ig_cuda_place(c, at[0], (const ig_x[]){num(s, 0), at[1], at[2]}, channel, c->groups);
     ig_x skew = ig_x_mul(k, ig_x_div(k, own, num(s, 8)), num(s, ig_cuda_banded_skew(s->b) / 4));
     ig_x plane = ig_x_add(k, ig_x_mul(k, own, num(s, ig_cuda_banded_plane(s->b) / 4)), skew);
     ig_contract_store(c, body, s->sums, ig_x_add(k, plane, position));
@@ -329,7 +298,7 @@ static void emit_slot(struct banded *s, struct ig_stmt *body, ig_x number, int v
 
 static void emit(struct banded *s) {
     struct ig_loops *k = s->k;
-    int vector = vector_of(s);
+    int vector = ig_cuda_vector_of(s->c, s->b->channels);
     ig_x tile, number;
     s->c->kernel->tiles = count_tiles(s);
     struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, num(s, 0), dim(s, s->c->kernel->tiles), num(s, 1), &tile);

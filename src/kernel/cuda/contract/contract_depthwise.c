@@ -55,31 +55,17 @@ static ig_dim constant(struct depthwise *s, int64_t i) {
     return ig_dim_const(s->k->dims, i);
 }
 
-/* Axes are planes, rows and columns, 0 to 2, of which the convolution has the last: the index of one among the
- * convolution's; negative: it has none. */
-static int axis_of(const struct depthwise *s, int axis) {
-    return axis - 3 + s->c->spatial;
-}
-
-static int64_t attr_of(const struct depthwise *s, enum ig_attr_name name, int axis) {
-    return axis_of(s, axis) < 0 ? 1 : ig_contract_attr(s->c, name)->ints[axis_of(s, axis)];
-}
-
-static ig_dim size_of(struct depthwise *s, const struct ig_type *type, int axis) {
-    return axis_of(s, axis) < 0 ? constant(s, 1) : type->dim[1 + axis_of(s, axis)];
-}
-
 /* All but the division. */
 static void describe(struct depthwise *s) {
     struct ig_cuda_depthwise *t = s->t = IG_NEW(s->k->job, struct ig_cuda_depthwise);
     *t = (struct ig_cuda_depthwise){.input = s->in->dtype,
                                     .weight = ig_contract_in(s->c, 1)->dtype,
                                     .channels = s->c->groups,
-                                    .stride = (int)attr_of(s, IG_ATTR_strides, 2),
+                                    .stride = (int)ig_cuda_attr_along(s->c, IG_ATTR_strides, 2),
                                     .border = (int)ig_contract_border(s->c)};
     for (int i = 0; i < 3; i++) {
-        t->taps[i] = (int)attr_of(s, IG_ATTR_kernel, i);
-        t->dilations[i] = (int)attr_of(s, IG_ATTR_dilations, i);
+        t->taps[i] = (int)ig_cuda_attr_along(s->c, IG_ATTR_kernel, i);
+        t->dilations[i] = (int)ig_cuda_attr_along(s->c, IG_ATTR_dilations, i);
     }
 }
 
@@ -138,13 +124,13 @@ static double choose(struct depthwise *s) {
     struct ig_contract *c = s->c;
     struct ig_dims *dims = s->k->dims;
     struct problem *p = IG_NEW(s->k->job, struct problem);
-    ig_dim images = ig_dim_mul(dims, s->out->dim[0], size_of(s, s->out, 0));
-    ig_dim rows = size_of(s, s->out, 1), columns = size_of(s, s->out, 2);
+    ig_dim images = ig_dim_mul(dims, s->out->dim[0], ig_cuda_size_along(s->c, s->out, 0));
+    ig_dim rows = ig_cuda_size_along(s->c, s->out, 1), columns = ig_cuda_size_along(s->c, s->out, 2);
     int64_t n = ig_sizes_guess(c->at, images), height = ig_sizes_guess(c->at, rows);
-    int64_t length = ig_sizes_guess(c->at, columns), taps = attr_of(s, IG_ATTR_kernel, 2);
+    int64_t length = ig_sizes_guess(c->at, columns), taps = ig_cuda_attr_along(s->c, IG_ATTR_kernel, 2);
     double least = INFINITY;
-    *p = (struct problem){.channels = c->groups, .taps = taps, .stride = attr_of(s, IG_ATTR_strides, 2)};
-    p->window_rows = attr_of(s, IG_ATTR_kernel, 0) * attr_of(s, IG_ATTR_kernel, 1);
+    *p = (struct problem){.channels = c->groups, .taps = taps, .stride = ig_cuda_attr_along(s->c, IG_ATTR_strides, 2)};
+    p->window_rows = ig_cuda_attr_along(s->c, IG_ATTR_kernel, 0) * ig_cuda_attr_along(s->c, IG_ATTR_kernel, 1);
     if (ig_cuda_depthwise_is_bytes(s->t)) p->steps = (int64_t)s->t->taps[0] * ig_cuda_depthwise_steps(s->t);
     int64_t turns = p->steps > 0 ? p->steps : p->window_rows;
     for (int lanes = MOST_LANES; lanes > 0; lanes /= 2) {
@@ -172,12 +158,12 @@ static double choose(struct depthwise *s) {
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static ig_dim across(struct depthwise *s) {
-    return ig_dim_ceil_div(s->k->dims, size_of(s, s->out, 2), constant(s, s->is.width));
+    return ig_dim_ceil_div(s->k->dims, ig_cuda_size_along(s->c, s->out, 2), constant(s, s->is.width));
 }
 
 static ig_dim count_threads(struct depthwise *s) {
     struct ig_dims *dims = s->k->dims;
-    ig_dim rows = ig_dim_mul(dims, size_of(s, s->out, 0), size_of(s, s->out, 1));
+    ig_dim rows = ig_dim_mul(dims, ig_cuda_size_along(s->c, s->out, 0), ig_cuda_size_along(s->c, s->out, 1));
     ig_dim count = ig_dim_mul(dims, ig_dim_mul(dims, s->out->dim[0], rows), across(s));
     return ig_dim_mul(dims, count, constant(s, s->c->groups / s->is.lanes));
 }
@@ -188,20 +174,17 @@ static void locate(struct depthwise *s, ig_x number) {
     ig_x piece = ig_x_split_off(k, &number, constant(s, s->c->groups / s->is.lanes));
     s->channel = ig_x_mul(k, piece, num(s, s->is.lanes));
     s->at[2] = ig_x_mul(k, ig_x_split_off(k, &number, across(s)), num(s, s->is.width));
-    s->at[1] = ig_x_split_off(k, &number, size_of(s, s->out, 1));
-    s->at[0] = ig_x_split_off(k, &number, size_of(s, s->out, 0));
+    s->at[1] = ig_x_split_off(k, &number, ig_cuda_size_along(s->c, s->out, 1));
+    s->at[0] = ig_x_split_off(k, &number, ig_cuda_size_along(s->c, s->out, 0));
     s->image = number;
 }
 
 static void emit_sums(struct depthwise *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
-    ig_x from[3];
-    for (int i = 0; i < 3; i++) {
-        from[i] = ig_x_mul(k, s->at[i], num(s, attr_of(s, IG_ATTR_strides, i)));
-        if (axis_of(s, i) >= 0)
-            from[i] = ig_x_sub(k, from[i], dim(s, ig_contract_attr(c, IG_ATTR_before)->dims[axis_of(s, i)]));
-    }
+    ig_x from[IG_CUDA_AXES];
+    for (int i = 0; i < IG_CUDA_AXES; i++)
+        from[i] = ig_cuda_window_along(c, s->at[i], i);
     ig_s_text(
         k, body,
         ig_format(
@@ -209,8 +192,9 @@ static void emit_sums(struct depthwise *s, struct ig_stmt *body) {
             "depthwise::add_up(%s, %s, %s, @%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u);",
             k->buffers.at[s->sums].name, k->buffers.at[ig_cuda_plain_operand(c, 0)].name,
             k->buffers.at[ig_cuda_plain_operand(c, 1)].name, (unsigned)s->image, (unsigned)from[0], (unsigned)from[1],
-            (unsigned)from[2], (unsigned)s->channel, (unsigned)dim(s, size_of(s, s->in, 0)),
-            (unsigned)dim(s, size_of(s, s->in, 1)), (unsigned)dim(s, size_of(s, s->in, 2))));
+            (unsigned)from[2], (unsigned)s->channel, (unsigned)dim(s, ig_cuda_size_along(s->c, s->in, 0)),
+            (unsigned)dim(s, ig_cuda_size_along(s->c, s->in, 1)),
+            (unsigned)dim(s, ig_cuda_size_along(s->c, s->in, 2))));
 }
 
 /* The epilogue, position by position. Positions beyond the last are computed like the last one and not stored. */
@@ -218,7 +202,7 @@ static void emit_stores(struct depthwise *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
     int lanes = s->is.lanes, width = s->is.width;
-    ig_dim columns = size_of(s, s->out, 2);
+    ig_dim columns = ig_cuda_size_along(s->c, s->out, 2);
     ig_x at = num(s, 0), lane = num(s, 0);
     if (width > 1) body = ig_s_for(k, body, IG_FOR_UNROLL, num(s, 0), num(s, width), num(s, 1), &at);
     ig_x column = ig_x_add(k, s->at[2], at);
@@ -228,15 +212,7 @@ static void emit_stores(struct depthwise *s, struct ig_stmt *body) {
     }
     if (lanes > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, lanes), num(s, 1), &lane);
     ig_x places[3] = {s->at[0], s->at[1], column}, channel = ig_x_add(k, s->channel, lane);
-    c->linear = s->image;
-    c->position[0] = s->image;
-    for (int i = 0; i < 3; i++) {
-        if (axis_of(s, i) < 0) continue;
-        c->position[1 + axis_of(s, i)] = places[i];
-        c->linear = ig_x_add(k, ig_x_mul(k, c->linear, dim(s, size_of(s, s->out, i))), places[i]);
-    }
-    c->position[1 + c->spatial] = channel;
-    c->linear = ig_x_add(k, ig_x_mul(k, c->linear, num(s, c->groups)), channel);
+    ig_cuda_place(c, s->image, places, channel, c->groups);
     ig_x mine = ig_x_mul(k, s->thread, num(s, (int64_t)width * lanes));
     mine = ig_x_add(k, mine, ig_x_add(k, ig_x_mul(k, at, num(s, lanes)), lane));
     c->sum = ig_x_load(k, s->sums, mine);
@@ -290,7 +266,7 @@ static struct depthwise begin(struct ig_contract *c) {
 }
 
 static bool suits(struct depthwise *s) {
-    return ig_cuda_depthwise_lies(s->c) && 2 * attr_of(s, IG_ATTR_kernel, 2) <= MOST_WEIGHTS;
+    return ig_cuda_depthwise_lies(s->c) && 2 * ig_cuda_attr_along(s->c, IG_ATTR_kernel, 2) <= MOST_WEIGHTS;
 }
 
 double ig_cuda_contract_depthwise_time(struct ig_contract *c) {

@@ -61,18 +61,8 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Axes are planes, rows and columns, 0 to 2, of which the convolution has the last: the index of one among the
- * convolution's; negative: it has none. */
-static int axis_of(const struct patch *s, int axis) {
-    return axis - 3 + s->c->spatial;
-}
-
-static int attr_of(const struct patch *s, enum ig_attr_name name, int axis) {
-    return axis_of(s, axis) < 0 ? 1 : (int)ig_contract_attr(s->c, name)->ints[axis_of(s, axis)];
-}
-
 static ig_dim size_of(struct patch *s, int axis) {
-    return axis_of(s, axis) < 0 ? constant(s, 1) : ig_contract_out(s->c)->dim[1 + axis_of(s, axis)];
+    return ig_cuda_size_along(s->c, ig_contract_out(s->c), axis);
 }
 
 /* Of all images. */
@@ -136,9 +126,9 @@ static void describe(struct patch *s) {
     p->copy = s->a.copy;
     p->b_across = s->b.kind == IG_CUDA_ACROSS;
     for (int i = 0; i < 3; i++) {
-        p->taps[i] = attr_of(s, IG_ATTR_kernel, i);
-        p->strides[i] = attr_of(s, IG_ATTR_strides, i);
-        p->dilations[i] = attr_of(s, IG_ATTR_dilations, i);
+        p->taps[i] = ig_cuda_attr_along(s->c, IG_ATTR_kernel, i);
+        p->strides[i] = ig_cuda_attr_along(s->c, IG_ATTR_strides, i);
+        p->dilations[i] = ig_cuda_attr_along(s->c, IG_ATTR_dilations, i);
     }
     p->joined = joined_of(s);
     p->channels *= p->joined;
@@ -259,12 +249,8 @@ static void call_multiply(struct patch *s, struct ig_stmt *body, ig_x tile, ig_d
     for (int i = 0; i < 3; i++)
         push(args, &n, -1, dim(s, a.size[i]));
     push(args, &n, -1, s->image);
-    for (int i = 0; i < 3; i++) {
-        ig_x from = ig_x_mul(k, s->at[i], num(s, s->p->strides[i]));
-        if (axis_of(s, i) >= 0)
-            from = ig_x_sub(k, from, dim(s, ig_contract_attr(s->c, IG_ATTR_before)->dims[axis_of(s, i)]));
-        push(args, &n, -1, from);
-    }
+    for (int i = 0; i < IG_CUDA_AXES; i++)
+        push(args, &n, -1, ig_cuda_window_along(s->c, s->at[i], i));
     push(args, &n, b.buffer, b.base);
     push(args, &n, -1, dim(s, b.ld));
     push(args, &n, -1, s->first_column);
@@ -278,20 +264,6 @@ static void call_multiply(struct patch *s, struct ig_stmt *body, ig_x tile, ig_d
         push(args, &n, s->c->lower.buffer_of[start], s->first_column);
     }
     ig_s_call(k, body, "patch::multiply", args, n);
-}
-
-/* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that. */
-static int vector_of(const struct patch *s) {
-    const struct ig_contract *c = s->c;
-    int widest = 2;
-    for (uint32_t i = 0; i < c->region->outputs.count; i++) {
-        int bytes = (int)ingot_dtype_size(ig_type_of(c->graph, c->region->outputs.at[i])->dtype);
-        widest = bytes > widest ? bytes : widest;
-    }
-    int vector = 16 / widest;
-    while (s->columns % vector != 0)
-        vector /= 2;
-    return vector;
 }
 
 static ig_x both(struct patch *s, ig_x a, ig_x b) {
@@ -318,22 +290,15 @@ static void emit_position(struct patch *s, struct ig_stmt *body, ig_x y, ig_x x,
     }
     if (vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, vector), num(s, 1), &j);
     ig_x channel = ig_x_add(k, ig_x_mul(k, s->group, num(s, s->columns)), ig_x_add(k, column, j));
-    c->linear = s->image;
-    c->position[0] = s->image;
-    for (int i = 0; i < 3; i++) {
-        if (axis_of(s, i) < 0) continue;
-        c->position[1 + axis_of(s, i)] = place[i];
-        c->linear = ig_x_add(k, ig_x_mul(k, c->linear, dim(s, size_of(s, i))), place[i]);
-    }
-    c->position[1 + c->spatial] = channel;
-    c->linear = ig_x_add(k, ig_x_mul(k, c->linear, num(s, c->groups * s->columns)), channel);
+    ig_cuda_place(c, s->image, place, channel, c->groups * s->columns);
     ig_contract_store(c, body, s->sums, ig_x_add(k, at, j));
 }
 
 static void emit(struct patch *s) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    int vector = vector_of(s), across = s->p->bn / vector, positions = s->p->tile[0] * s->p->tile[1];
+    int vector = ig_cuda_vector_of(c, s->columns), across = s->p->bn / vector,
+        positions = s->p->tile[0] * s->p->tile[1];
     int64_t matrices = c->groups * ceil_div(s->columns, s->p->bn);
     ig_dim alike = count_alike(s);
     c->kernel->tiles = ig_dim_mul(k->dims, alike, constant(s, matrices));
