@@ -97,6 +97,7 @@ static const struct conv depthwise[] = {
     {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true},   /* every window overlaps the padding */
     {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true},   /* windows wholly in the padding */
     {DEEP(-1, -2, 5, 24, 7, 2, 1, 3), .bias = true}, /* row by row */
+    {DEEP(1, 9, 8, 16, 5, 1, 268435461, 536870922)}, /* taps far beyond what an int of elements reaches */
     {DEEP(1, 6, 6, 200, 3, 1, 1, 0)},
     {DEEP(1, 6, 6, 150, 3, 1, 1, 1)},
     {DEEP(-1, -2, -3, 20, 3, 2, 1, 1), .bias = true},

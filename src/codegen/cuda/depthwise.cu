@@ -60,7 +60,7 @@ __device__ __forceinline__ void add_row(float (&sums)[WIDTH * LANES], const inpu
     for (int i = 0; i <= (apart ? TAPS_X * WIDTH - 1 : (WIDTH - 1) * STRIDE_X + (TAPS_X - 1) * DILATION_X); i++) {
         const int column = apart ? i / WIDTH * DILATION_X + i % WIDTH * STRIDE_X : i;
         inputs::piece piece = {};
-        if (exists && (unsigned)(first + column) < (unsigned)width) piece = line[column * PIECES];
+        if (exists && (unsigned)(first + column) < (unsigned)width) piece = line[(long long)column * PIECES];
 #pragma unroll
         for (int at = 0; at < WIDTH; at++) {
             const int along = column - at * STRIDE_X;

@@ -65,7 +65,7 @@ __device__ __forceinline__ void add_rows(int (&sums)[WIDTH * LANES], const piece
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++) {
             row[j] = BORDER * 0x01010101u;
-            if (exists && line[j]) row[j] = line[j][column * PIECES];
+            if (exists && line[j]) row[j] = line[j][(long long)column * PIECES];
         }
         transpose(row, channel);
 #pragma unroll
