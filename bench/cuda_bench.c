@@ -384,10 +384,13 @@ static void prepare(struct ig_job *job, struct bench *b, const struct kernel_cas
     }
     IG_ASSERT(job, g->regions.count == 1);
     const struct ig_kernel *kernel;
+    unsigned before = b->count;
     for (int i = 0; (kernel = ig_kernel_candidate(g, &g->regions.at[0], &b->target, NULL, i)); i++) {
-        if (!kernel->library && kernel->n_maps == 0 && kernel->cluster == 0) add_kernel(job, b, c, g, kernel);
+        if (kernel->library || kernel->n_maps > 0) continue; /* are not launched here */
+        add_kernel(job, b, c, g, kernel);
         if (!b->candidates) break;
     }
+    IG_ASSERT(job, b->count > before);
 }
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
