@@ -95,6 +95,8 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
                           ig_x first_column, ig_x columns, int tile, ig_x tile_at, int nr);
 /* Stores the region's outputs at c->position, where the contraction's sum is element tile_at of `tile`. */
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at);
+/* What is stored next is stored only where the condition holds, too. */
+void ig_contract_store_where(struct ig_contract *c, ig_x condition);
 
 /* Schedules (cpu/contract.h, cuda/contract.h) return false if they do not apply, and leave the kernel unchanged. A
  * schedule with several candidates sets c->choices and makes number c->choice, in the order of its cost model; if that

@@ -53,6 +53,10 @@ static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
     return finished(c, c->sum != IG_NO_X ? c->sum : ig_x_load(c->k, c->tile, c->tile_at), index);
 }
 
+void ig_contract_store_where(struct ig_contract *c, ig_x condition) {
+    c->inside = c->inside == IG_NO_X ? condition : ig_x_and(c->k, c->inside, condition);
+}
+
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at) {
     c->tile = tile;
     c->tile_at = tile_at;

@@ -406,8 +406,7 @@ void ig_product_emit_columns(struct ig_cuda_product *s, struct ig_stmt *body, ig
     struct ig_loops *k = s->k;
     ig_x j = num(s, 0), b, rows_inside = c->inside;
     if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
-        ig_x inside = ig_x_less(k, column, dim(s, c->columns));
-        c->inside = rows_inside == IG_NO_X ? inside : ig_x_and(k, rows_inside, inside);
+        ig_contract_store_where(c, ig_x_less(k, column, dim(s, c->columns)));
         column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, c->columns, constant(s, vector))));
     }
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);

@@ -37,7 +37,7 @@ bool ig_cuda_contract_convolution(struct ig_contract *c);
  * the convolution lacks the axis; a size of its input or output; where the window of output position `at` begins, maybe
  * outside of the image. */
 enum { IG_CUDA_AXES = 3 };
-int ig_cuda_attr_along(const struct ig_contract *c, enum ig_attr_name name, int axis);
+int64_t ig_cuda_attr_along(const struct ig_contract *c, enum ig_attr_name name, int axis);
 ig_dim ig_cuda_size_along(const struct ig_contract *c, const struct ig_type *type, int axis);
 ig_x ig_cuda_window_along(struct ig_contract *c, ig_x at, int axis);
 /* Sets c->position and c->linear to a place in the output, which has `channels`. */

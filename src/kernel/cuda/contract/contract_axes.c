@@ -6,8 +6,8 @@ static int index_of(const struct ig_contract *c, int axis) {
     return axis - IG_CUDA_AXES + c->spatial;
 }
 
-int ig_cuda_attr_along(const struct ig_contract *c, enum ig_attr_name name, int axis) {
-    return index_of(c, axis) < 0 ? 1 : (int)ig_contract_attr(c, name)->ints[index_of(c, axis)];
+int64_t ig_cuda_attr_along(const struct ig_contract *c, enum ig_attr_name name, int axis) {
+    return index_of(c, axis) < 0 ? 1 : ig_contract_attr(c, name)->ints[index_of(c, axis)];
 }
 
 ig_dim ig_cuda_size_along(const struct ig_contract *c, const struct ig_type *type, int axis) {

@@ -126,9 +126,9 @@ static void describe(struct patch *s) {
     p->copy = s->a.copy;
     p->b_across = s->b.kind == IG_CUDA_ACROSS;
     for (int i = 0; i < 3; i++) {
-        p->taps[i] = ig_cuda_attr_along(s->c, IG_ATTR_kernel, i);
-        p->strides[i] = ig_cuda_attr_along(s->c, IG_ATTR_strides, i);
-        p->dilations[i] = ig_cuda_attr_along(s->c, IG_ATTR_dilations, i);
+        p->taps[i] = (int)ig_cuda_attr_along(s->c, IG_ATTR_kernel, i);
+        p->strides[i] = (int)ig_cuda_attr_along(s->c, IG_ATTR_strides, i);
+        p->dilations[i] = (int)ig_cuda_attr_along(s->c, IG_ATTR_dilations, i);
     }
     p->joined = joined_of(s);
     p->channels *= p->joined;
@@ -266,10 +266,6 @@ static void call_multiply(struct patch *s, struct ig_stmt *body, ig_x tile, ig_d
     ig_s_call(k, body, "patch::multiply", args, n);
 }
 
-static ig_x both(struct patch *s, ig_x a, ig_x b) {
-    return a == IG_NO_X ? b : ig_x_and(s->k, a, b);
-}
-
 /* Stores `vector` columns of a position. Positions and columns beyond the output are computed like its last ones and not
  * stored, so that loads need not wait for comparisons. */
 static void emit_position(struct patch *s, struct ig_stmt *body, ig_x y, ig_x x, ig_x column, int vector, ig_x at) {
@@ -281,11 +277,11 @@ static void emit_position(struct patch *s, struct ig_stmt *body, ig_x y, ig_x x,
     c->inside = IG_NO_X;
     for (int i = 1; i < 3; i++) {
         if (ig_dim_divides(k->dims, constant(s, s->p->tile[i - 1]), size_of(s, i))) continue;
-        c->inside = both(s, c->inside, ig_x_less(k, place[i], dim(s, size_of(s, i))));
+        ig_contract_store_where(c, ig_x_less(k, place[i], dim(s, size_of(s, i))));
         place[i] = ig_x_min(k, place[i], dim(s, ig_dim_sub(k->dims, size_of(s, i), constant(s, 1))));
     }
     if (s->columns % s->p->bn != 0) {
-        c->inside = both(s, c->inside, ig_x_less(k, column, num(s, s->columns)));
+        ig_contract_store_where(c, ig_x_less(k, column, num(s, s->columns)));
         column = ig_x_min(k, column, num(s, s->columns - vector));
     }
     if (vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, vector), num(s, 1), &j);
