@@ -212,7 +212,7 @@ static void print_divided(struct ig_cuda_printer *c, const struct ig_stmt *s, ui
         enum ig_cuda_level outer = c->level;
         /* The epilogue of a product: keeps the loads of several iterations in flight; that of a partial tile, which is
          * rare, stays short. */
-        if ((p->kernel->gemm || p->kernel->patch || p->kernel->banded) && strncmp(head, "for", 3) == 0)
+        if ((p->kernel->gemm || p->kernel->patch) && strncmp(head, "for", 3) == 0)
             ig_code_line(p, "#pragma unroll %d", const_of(p, s->hi, &(int64_t){0}) ? 4 : 1);
         ig_code_line(p, "%s", head);
         c->level = IG_CUDA_THREAD;

@@ -247,11 +247,15 @@ static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const 
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
     bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED));
+    bool found = false, conv = c->graph->nodes.at[region->anchor].op == IG_OP_conv;
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {
         kernel = ig_kernel_candidate(c->graph, region, target, NULL, choice++);
+        found |= kernel && counts(kernel, c->given->flags);
     } while (!any && kernel && (!counts(kernel, c->given->flags) || left-- > 0));
+    if (c->given->flags & GRAPH_BANDED && conv && !found)
+        ig_raise(c->graph->job, INGOT_INTERNAL, "%s: no kernel of the kind that is to be checked", c->given->name);
     return kernel && !kernel->library ? kernel : ig_kernel_make(c->graph, region, target);
 }
 

@@ -12,7 +12,9 @@ enum {
     CHUNK = 8,              /* columns of a slot */
     SLOTS = 16,             /* of an instruction */
     MOST_SHARED = 99 << 10, /* which every generation gives to a block */
-    MOST_MATRICES = 28,     /* of a channel, each two registers */
+    MOST_STRIDE = 16,
+    MOST_REACH = 448,   /* rows or columns of a window: more steps than matrices */
+    MOST_MATRICES = 28, /* of a channel, each two registers */
     MOST_CHOICES = 3,
     MOST_SHAPES = 24,
     REGISTERS = 65536,
@@ -50,7 +52,7 @@ static int ceil_div(int64_t a, int64_t b) {
 }
 
 /* Rows and columns are axes 0 and 1 here. */
-static int attr_of(const struct banded *s, enum ig_attr_name name, int axis) {
+static int64_t attr_of(const struct banded *s, enum ig_attr_name name, int axis) {
     return ig_cuda_attr_along(s->c, name, axis + 1);
 }
 
@@ -160,14 +162,19 @@ static void order_tiles(struct banded *s, struct ordered *out) {
     }
 }
 
-static void describe(struct banded *s) {
+/* Sets all but the tile; false if windows are so far apart or so large that none fits, and sizes might not fit ints. */
+static bool describe(struct banded *s) {
     struct ig_cuda_banded *b = s->b;
     b->channels = s->c->groups;
     for (int i = 0; i < 2; i++) {
-        b->taps[i] = attr_of(s, IG_ATTR_kernel, i);
-        b->strides[i] = attr_of(s, IG_ATTR_strides, i);
-        b->dilations[i] = attr_of(s, IG_ATTR_dilations, i);
+        int64_t taps = attr_of(s, IG_ATTR_kernel, i), stride = attr_of(s, IG_ATTR_strides, i);
+        int64_t dilation = attr_of(s, IG_ATTR_dilations, i);
+        if (stride > MOST_STRIDE || (taps - 1) * dilation > MOST_REACH) return false;
+        b->taps[i] = (int)taps;
+        b->strides[i] = (int)stride;
+        b->dilations[i] = (int)dilation;
     }
+    return true;
 }
 
 static bool suits(struct banded *s) {
@@ -176,8 +183,7 @@ static bool suits(struct banded *s) {
     if (!ig_cuda_depthwise_lies(c) || c->spatial > 2 || in != filters || c->groups % 8 != 0) return false;
     if (!ig_cuda_math_of(in, false, &s->b->math)) return false;
     if (s->b->math != IG_CUDA_F16 && s->b->math != IG_CUDA_BF16) return false;
-    describe(s);
-    return matrices(s->b) <= MOST_MATRICES;
+    return describe(s) && matrices(s->b) <= MOST_MATRICES;
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
