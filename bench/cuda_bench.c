@@ -8,6 +8,7 @@
  * --candidates measures all candidates of a kernel beside what the cost model says of them; --source prints the kernels and
  * runs nothing.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,8 +196,9 @@ static ig_value scaled_scores(struct ig_graph *g, ig_value q, ig_value k, double
 
 /* The weighted values, the heads of a row side by side. */
 static ig_value weighted(struct ig_graph *g, ig_value weights, ig_value v) {
-    ig_value y = ig_build_matmul(g, ig_build_cast(g, weights, ig_type_of(g, v)->dtype), v, INGOT_F32);
-    return ig_build_transpose(g, y, (const int64_t[]){0, 2, 1, 3});
+    enum ingot_dtype dtype = ig_type_of(g, v)->dtype;
+    ig_value y = ig_build_matmul(g, ig_build_cast(g, weights, dtype), v, INGOT_F32);
+    return ig_build_transpose(g, ig_build_cast(g, y, dtype), (const int64_t[]){0, 2, 1, 3});
 }
 
 /* Swin's: pictures of size[1] x size[1] windows of 7 x 7, size[2] heads of 32, biases by relative position; masked, if
@@ -232,6 +234,38 @@ static void build_texts(struct ig_graph *g, const struct shape *s) {
     ig_value x = scaled_scores(g, part(g, all, 0, own), part(g, all, 1, own), 0.125);
     x = ig_map2(g, IG_OP_add, x, input(g, "mask", INGOT_F32, 4, mask));
     ig_build_output(g, "z", weighted(g, softmax(g, x), part(g, all, 2, own)));
+}
+
+/* size[0] texts or pictures of size[1] tokens, size[2] heads. */
+static void build_attention(struct ig_graph *g, const struct shape *s, int64_t depth, bool causal) {
+    int64_t b = s->size[0], n = s->size[1], h = s->size[2];
+    const int64_t tokens[3] = {b, n, 3 * h * depth}, cut[5] = {b, n, 3, h, depth}, own[4] = {b, h, n, depth};
+    ig_value all = reshape(g, input(g, "qkv", s->dtype, 3, tokens), 5, cut);
+    all = ig_build_transpose(g, all, (const int64_t[]){2, 0, 3, 1, 4});
+    ig_value x = scaled_scores(g, part(g, all, 0, own), part(g, all, 1, own), 0.125);
+    if (causal) {
+        ig_dim one = ig_dim_const(g->dims, 1), length = ig_dim_const(g->dims, n);
+        ig_value row = ig_build_iota(g, (const ig_dim[]){one, one, length, one}, 4, 2);
+        ig_value column = ig_build_iota(g, (const ig_dim[]){one, one, one, length}, 4, 3);
+        x = ig_build_where(g, ig_map2(g, IG_OP_le, column, row), x, ig_build_scalar(g, INGOT_F32, -INFINITY));
+    }
+    ig_build_output(g, "z", weighted(g, softmax(g, x), part(g, all, 2, own)));
+}
+
+static void build_heads_64(struct ig_graph *g, const struct shape *s) {
+    build_attention(g, s, 64, false);
+}
+
+static void build_heads_128(struct ig_graph *g, const struct shape *s) {
+    build_attention(g, s, 128, false);
+}
+
+static void build_causal_64(struct ig_graph *g, const struct shape *s) {
+    build_attention(g, s, 64, true);
+}
+
+static void build_causal_128(struct ig_graph *g, const struct shape *s) {
+    build_attention(g, s, 128, true);
 }
 
 /* One token of a decoder: size[0] texts of size[1] tokens, size[2] heads of 64, each shared by four queries. */
@@ -313,6 +347,20 @@ static const struct kernel_case cases[] = {
     {"windows 1x64, 3 heads f16", build_unshifted, {INGOT_F16, {1, 8, 3}}},
     {"texts 512x32, 12 heads f16", build_texts, {INGOT_F16, {512, 32, 12}}},
     {"texts 256x64, 12 heads bf16", build_texts, {INGOT_BF16, {256, 64, 12}}},
+    {"heads 8x384, 16 of 64 f16", build_heads_64, {INGOT_F16, {8, 384, 16}}},
+    {"heads 1x384, 16 of 64 f16", build_heads_64, {INGOT_F16, {1, 384, 16}}},
+    {"heads 1x577, 16 of 64 f16", build_heads_64, {INGOT_F16, {1, 577, 16}}},
+    {"heads 8x577, 16 of 64 f16", build_heads_64, {INGOT_F16, {8, 577, 16}}},
+    {"heads 32x1500, 6 of 64 f16", build_heads_64, {INGOT_F16, {32, 1500, 6}}},
+    {"heads 1x1500, 6 of 64 f16", build_heads_64, {INGOT_F16, {1, 1500, 6}}},
+    {"heads 2x4096, 8 of 64 bf16", build_heads_64, {INGOT_BF16, {2, 4096, 8}}},
+    {"heads 1x1024, 8 of 64 f16", build_heads_64, {INGOT_F16, {1, 1024, 8}}},
+    {"heads 2x2048, 16 of 128 f16", build_heads_128, {INGOT_F16, {2, 2048, 16}}},
+    {"heads 8x512, 12 of 128 f16", build_heads_128, {INGOT_F16, {8, 512, 12}}},
+    {"heads 1x512, 12 of 128 f16", build_heads_128, {INGOT_F16, {1, 512, 12}}},
+    {"heads 4x1024, 16 of 64, causal f16", build_causal_64, {INGOT_F16, {4, 1024, 16}}},
+    {"heads 1x512, 12 of 64, causal f16", build_causal_64, {INGOT_F16, {1, 512, 12}}},
+    {"heads 1x2048, 32 of 128, causal f16", build_causal_128, {INGOT_F16, {1, 2048, 32}}},
     {"token of 1x512, 4 heads f16", build_token, {INGOT_F16, {1, 512, 4}}},
     {"token of 8x2048, 4 heads f16", build_token, {INGOT_F16, {8, 2048, 4}}},
     {"token of 64x2048, 8 heads f16", build_token, {INGOT_F16, {64, 2048, 8}}},

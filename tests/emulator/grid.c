@@ -139,10 +139,12 @@ static bool release_rounds(void) {
     return any;
 }
 
-static void end_round(struct round *r) {
-    if (r->missing > 0 || r->bytes > 0) return;
+/* Returns whether it has ended. */
+static bool end_round(struct round *r) {
+    if (r->missing > 0 || r->bytes > 0) return false;
     r->parity = !r->parity;
     r->missing = r->arrivals;
+    return true;
 }
 
 /* The number of the pixel under the tap; -1 if it lies outside. */
@@ -481,12 +483,15 @@ static void start_round(unsigned barrier, unsigned arrivals) {
     *round_at(barrier) = (struct round){.arrivals = (uint16_t)arrivals, .missing = (uint16_t)arrivals};
 }
 
+/* A round that an arrival ends orders what threads did before it and do after it, as a barrier of the block does: for all of them,
+ * which forgives some races of those that did not arrive. */
 static void arrive(unsigned barrier, unsigned bytes) {
     struct round *r = round_at(barrier);
+    unsigned other = barrier >> RANK_BITS;
     if (r->missing == 0 || r->arrivals == 0) part_refuse("arrives at a barrier that waits for nobody");
     r->bytes += (int32_t)bytes;
     r->missing--;
-    end_round(r);
+    if (end_round(r)) part->epoch[other > 0 ? (int)other - 1 : part->seen.rank] = new_epoch();
 }
 
 /* A round has ended when the current one has the other parity. */

@@ -32,6 +32,7 @@ struct attention {
     bool repaired, joint, biased;
     bool listed;   /* keys and values are gathered by a constant, which counts them */
     bool merged;   /* the scores of all heads of all batches are one axis of matrices; the results' are two */
+    bool narrow;   /* the results are rounded to the operands' type */
     bool guarded;  /* rows that are all -infinity give zeros */
     int64_t shift; /* by which pictures are rolled before windows are cut out */
     int64_t side;  /* of the windows of a picture that are attended to apart, with biases; 0: none, see windows_of */
@@ -187,6 +188,7 @@ static void build(struct ig_graph *g, const void *argument) {
     ig_value w = softmax(g, a, a->side ? biased_by_place(g, a, s) : changed(g, a, s));
     w = ig_build_reshape(g, w, ig_type_of(g, s)->dim, 4);
     ig_value y = ig_build_matmul(g, ig_build_cast(g, w, a->dtype), v, INGOT_F32);
+    if (a->narrow) y = ig_build_cast(g, y, a->dtype);
     if (a->biased) y = ig_map1(g, IG_OP_tanh, ig_map2(g, IG_OP_add, y, scalar(g, y, 0.5)));
     if (a->joint) { /* the heads side by side again */
         const struct ig_type type = *ig_type_of(g, y);
@@ -515,13 +517,50 @@ static void test_few(void **state) {
     check_graphs_for_cuda(all, count);
 }
 
-int main(void) {
+/* A warp copies keys and values for the others: steps more and fewer than there are stages, queries of several tiles and
+ * of none of a group, and symbols. */
+static void test_served(void **state) {
+    (void)state;
+    static const struct attention shapes[] = {
+        {INGOT_F16, 1, 2, 1, 70, 410, 64, 64, NO_MASK, .narrow = true},
+        {INGOT_BF16, 1, 2, 1, 130, 130, 64, 64, CHOSEN, .repaired = true, .narrow = true, .joint = true},
+        {INGOT_F16, 1, 2, 2, 200, 330, 128, 128, NO_MASK, .narrow = true},
+        {INGOT_F16, 1, 1, 1, 260, 260, 32, 48, ADDED_CAUSAL, .narrow = true},
+        {INGOT_BF16, -1, 2, 1, -2, -4, 80, 96, ADDED, .narrow = true},
+        {INGOT_F16, -1, 1, 1, -2, -4, 16, 64, CAUSAL, .narrow = true},
+        {INGOT_F16, 1, 2, 1, 33, 65, 40, 64, ALL_MASKED, .guarded = true, .narrow = true},
+        {INGOT_F16, 1, 2, 1, 1, 1, 64, 64, NO_MASK, .narrow = true},
+        {INGOT_F16, 1, 2, 1, 40, 0, 64, 64, NO_MASK, .narrow = true},
+        {INGOT_F16, 1, 1, 1, 66, 90, 64, 64, EACH, .narrow = true},
+    };
+    enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 3 };
+    struct graph_case all[2 * SHAPES * CHOICES];
+    int count = 0;
+    for (unsigned choice = 0; choice < CHOICES; choice++) {
+        for (int i = 0; i < SHAPES; i++) {
+            bool causal = shapes[i].mask == CAUSAL || shapes[i].mask == ADDED_CAUSAL;
+            for (unsigned poison = 0; poison < (causal ? 1 : 2); poison++)
+                all[count++] =
+                    (struct graph_case){"served",
+                                        build,
+                                        &shapes[i],
+                                        shapes[i].dtype == INGOT_F16 ? 4e-3 : 3e-2,
+                                        GRAPH_RAW | GRAPH_SERVED | choice * GRAPH_CHOICE | poison * GRAPH_POISON,
+                                        {2, 70, 33, 300}};
+        }
+    }
+    check_graphs_for_cuda(all, count);
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles),
         cmocka_unit_test(test_processor),   cmocka_unit_test(test_processor_half),
         cmocka_unit_test(test_single),      cmocka_unit_test(test_half),
         cmocka_unit_test(test_choices),     cmocka_unit_test(test_partial),
         cmocka_unit_test(test_windows),     cmocka_unit_test(test_few),
+        cmocka_unit_test(test_served),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

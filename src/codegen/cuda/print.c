@@ -365,6 +365,10 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
         c.producer = kernel->gemm->producer;
         c.turns = kernel->gemm->turns;
     }
+    if (kernel->attend) {
+        c.threads = ig_cuda_attend_workers(kernel->attend);
+        c.served = kernel->attend->served;
+    }
     struct ig_code_printer *p = &c.base;
     ig_cuda_quantize(kernel->loops);
     ig_cuda_vectorize(kernel->loops);

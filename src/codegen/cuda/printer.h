@@ -22,6 +22,7 @@ struct ig_cuda_printer {
     int threads, lanes; /* of the block that work on one tile; per team */
     bool waits_late;    /* for its predecessor: behind loads of weights, in the middle of its text */
     bool producer;      /* a warp of the block only fetches, so that the block cannot meet */
+    bool served;        /* a warp of the block only copies (attention), so that only the others meet */
     bool turns;         /* the block has several groups of `threads`, which do tiles in turns */
     bool *fence;        /* by place: a barrier precedes it */
     bool *is_private;   /* by buffer: every thread has its own copy */

@@ -300,7 +300,7 @@ void ig_cuda_stmt(struct ig_cuda_printer *c, const struct ig_stmt *s, uint32_t *
     uint32_t place = (*next)++;
     if (c->fence[place]) {
         IG_ASSERT(p->job, !c->producer);
-        ig_code_line(p, "__syncthreads();");
+        ig_code_line(p, c->served ? "attend::meet_workers();" : "__syncthreads();");
     }
     ig_code_compute_before(p, place);
     switch (s->kind) {

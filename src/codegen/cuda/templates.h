@@ -9,6 +9,7 @@ extern const char ig_cuda_template_attend_direct[];
 extern const char ig_cuda_template_attend_fma[];
 extern const char ig_cuda_template_attend_mma[];
 extern const char ig_cuda_template_attend_narrow[];
+extern const char ig_cuda_template_attend_served[];
 extern const char ig_cuda_template_attend_turns[];
 extern const char ig_cuda_template_attend_wgmma[];
 extern const char ig_cuda_template_banded[];

@@ -239,6 +239,7 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 static bool counts(const struct ig_kernel *kernel, unsigned flags) {
     if (flags & GRAPH_PATCH) return kernel->patch;
     if (flags & GRAPH_BANDED) return kernel->banded;
+    if (flags & GRAPH_SERVED) return kernel->attend && kernel->attend->served;
     return flags & GRAPH_MAPS ? kernel->n_maps > 0 : kernel->gemm && kernel->gemm->swapped;
 }
 
@@ -246,15 +247,18 @@ static bool counts(const struct ig_kernel *kernel, unsigned flags) {
 static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
-    bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED));
+    bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED | GRAPH_SERVED));
     bool found = false, conv = c->graph->nodes.at[region->anchor].op == IG_OP_conv;
+    bool must =
+        (c->given->flags & GRAPH_BANDED && conv) ||
+        (c->given->flags & GRAPH_SERVED && region->family == IG_FAMILY_ATTEND && ig_target_has_warpgroups(target));
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {
         kernel = ig_kernel_candidate(c->graph, region, target, NULL, choice++);
         found |= kernel && counts(kernel, c->given->flags);
     } while (!any && kernel && (!counts(kernel, c->given->flags) || left-- > 0));
-    if (c->given->flags & GRAPH_BANDED && conv && !found)
+    if (must && !found)
         ig_raise(c->graph->job, INGOT_INTERNAL, "%s: no kernel of the kind that is to be checked", c->given->name);
     return kernel && !kernel->library ? kernel : ig_kernel_make(c->graph, region, target);
 }

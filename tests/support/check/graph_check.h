@@ -31,7 +31,8 @@ enum {
     GRAPH_VNNI = 2048,     /* on CPUs: the whole list also for the levels with VNNI */
     GRAPH_NUMBERS = 4096,  /* floats of 8 bits are compared as numbers; else their codes have to be the same */
     GRAPH_BANDED = 8192,   /* only those by banded matrices, likewise */
-    GRAPH_CHOICE = 16384,  /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_SERVED = 16384,  /* only attentions with a warp that copies, likewise */
+    GRAPH_CHOICE = 32768,  /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 enum { GRAPH_SIZES = 4 };

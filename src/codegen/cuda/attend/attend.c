@@ -58,6 +58,7 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
     ig_text_printf(text, "enum { TABLES_AT = %d, TABLE_Q = %d, TABLE_K = %d, TABLE_V = %d };\n",
                    ig_cuda_attend_tables_at(a), a->table[IG_CUDA_ATTEND_QUERIES], a->table[IG_CUDA_ATTEND_KEYS],
                    a->table[IG_CUDA_ATTEND_VALUES]);
+    ig_text_printf(text, "enum { SERVED = %d, BARRIERS_AT = %d };\n", a->served, ig_cuda_attend_barriers_at(a));
     ig_text_add(text, ig_cuda_template_attend_block);
     if (a->direct) {
         ig_text_add(text, ig_cuda_template_mma);
@@ -68,6 +69,10 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
         ig_text_add(text, ig_cuda_template_attend);
     }
     if (a->turns) ig_text_add(text, ig_cuda_template_attend_turns);
+    if (a->served) {
+        ig_text_add(text, ig_cuda_template_gemm_barrier);
+        ig_text_add(text, ig_cuda_template_attend_served);
+    }
     if (a->narrow) ig_text_add(text, ig_cuda_template_attend_narrow);
     ig_text_add(text, "}\n");
 }

@@ -25,6 +25,15 @@
  *     attend::multiply_turn(scores, turn)
  *     attend::accumulate_turn(scores, sums, state, turn, queries)
  *
+ * With a warp that copies for the others (attend_block.h), whose threads skip the rest of the loop over tiles: instead of
+ * begin, multiply and accumulate
+ *
+ *     ATTEND_SERVE(k, ldk, v, ldv, keys)     by all threads, at the beginning of the loop over tiles
+ *     attend::begin_served(sums, state, q, ldq, queries)
+ *     attend::multiply_served(scores, step)
+ *     attend::accumulate_served(scores, sums, state, step, queries, scale)
+ *     attend::end_served()     after finish_narrow
+ *
  * Directly, of an `attend::direct operands`; finish brings the parts of a cluster together as well:
  *
  *     operands.begin(sums, state, q, ldq, queries, k, ldk, v, ldv, keys)

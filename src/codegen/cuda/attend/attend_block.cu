@@ -11,7 +11,8 @@
 // between multiply and accumulate, and divide by the sums after finish.
 //
 // This file has the constants and what weights are; attend_copy.cu has the copies, one of attend_fma.cu, attend_mma.cu and
-// attend_wgmma.cu the products, attend.cu the steps. With few queries (DIRECT), attend_direct.cu has all of it.
+// attend_wgmma.cu the products, attend.cu the steps. With few queries (DIRECT), attend_direct.cu has all of it. With a warp
+// that copies for the others (SERVED), attend_served.cu has the steps.
 
 constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = DIRECT ? 8 : 16 * WARPS_M, STEP = KEYS * WARPS_N;
 constexpr bool CORES = MATH == FMA;
@@ -117,14 +118,27 @@ __device__ __forceinline__ unsigned round_pair(float low, float high) {
     return word;
 }
 
-// Packs two weights for the tensor cores; 0 for NaN.
+// Packs two weights for the tensor cores. If NaN weights count as zeros (REPAIRED), they do not spread: a row's sum of weights,
+// which is NaN, says what becomes of its results.
 __device__ __forceinline__ unsigned pack(float low, float high) {
     unsigned word = round_pair(low, high);
-    if constexpr (MATH == F16)
+    if constexpr (!REPAIRED)
+        return word;
+    else if constexpr (MATH == F16)
         asm("max.f16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
     else
         asm("max.bf16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
     return word;
+}
+
+// ---- Threads ---------------------------------------------------------------------------------------------------------
+
+// A barrier of the threads that multiply.
+__device__ __forceinline__ void meet_workers() {
+    if constexpr (SERVED)
+        asm volatile("bar.sync %0, %1;" ::"r"(1), "r"((int)THREADS) : "memory");
+    else
+        __syncthreads();
 }
 
 // ---- Clusters --------------------------------------------------------------------------------------------------------

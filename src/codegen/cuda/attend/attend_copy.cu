@@ -26,16 +26,20 @@ template <int TABLE> __device__ __forceinline__ long long find_line(int line, lo
 template <int LINES, int BYTES, int COUNT, int TABLE, bool ALL>
 __device__ __forceinline__ void copy_lines(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
     constexpr int units = BYTES / 16, apart = COUNT / units;
-    // Are a thread's lines equally far apart, in memory and, as all are permuted alike, in shared memory? Then their addresses
-    // are sums, else each is computed.
-    constexpr bool even = TABLE < 0 && COUNT % units == 0 && apart % 8 == 0;
-    const unsigned first = place_copied<LINES, BYTES>(thread / units, thread % units * 16);
+    // Are a thread's lines equally far apart? Then their addresses are sums, else each is computed. In shared memory every
+    // eighth line is permuted alike, which is one in `period` of the thread's.
+    constexpr bool even = TABLE < 0 && COUNT % units == 0;
+    constexpr int period = even && apart % 8 ? 8 / apart : 1, line_bytes = GROUPS && BYTES > 128 ? 128 : BYTES;
+    unsigned first[period];
+#pragma unroll
+    for (int i = 0; i < period; i++)
+        first[i] = place_copied<LINES, BYTES>(thread / units + i * apart, thread % units * 16);
     const char *next = even ? from + thread / units * ld * ELEMENT + thread % units * 16 : from;
 #pragma unroll
     for (int i = 0; i < (LINES * units + COUNT - 1) / COUNT; i++) {
         const int unit = thread + i * COUNT, line = unit / units, byte = unit % units * 16;
         const bool inside = (ALL || line < left) && byte < bytes;
-        const unsigned place = even ? first + i * apart * (GROUPS && BYTES > 128 ? 128 : BYTES) : place_copied<LINES, BYTES>(line, byte);
+        const unsigned place = even ? first[i % period] + i / period * period * apart * line_bytes : place_copied<LINES, BYTES>(line, byte);
         if constexpr (!even) next = from + (inside ? find_line<TABLE>(line, ld) * ELEMENT + byte : 0);
         if (LINES * units % COUNT == 0 || unit < LINES * units)
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place), "l"(inside ? next : from),

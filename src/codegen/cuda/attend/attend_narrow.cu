@@ -16,7 +16,7 @@ __device__ __forceinline__ void finish_narrow(unsigned short *tile, const float 
     const float by[R] = {normalizer(state[0], state[R], none), normalizer(state[1], state[R + 1], none)};
     if constexpr (!TURNS) {
         wait_for_copies<0>();
-        __syncthreads();
+        meet_workers();
     }
     const unsigned to = (unsigned)__cvta_generic_to_shared(tile + (threadIdx.x / 32 * 16 + lane % 16) * TILE_ROW + lane / 16 * 8);
 #pragma unroll

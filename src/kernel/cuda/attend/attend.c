@@ -84,7 +84,8 @@ static bool find_table(struct ig_cuda_attention *s, int which) {
     s->t->table[which] = -1;
     if (own->distance != IG_DIM_NONE) return true;
     ig_dim count = which == IG_CUDA_ATTEND_QUERIES ? s->a->queries : s->a->keys;
-    if (!ig_dim_is_const(s->k->dims, count, &lines) || lines > MOST_LINES || s->t->split > 1 || s->t->direct)
+    if (!ig_dim_is_const(s->k->dims, count, &lines) || lines > MOST_LINES || s->t->split > 1 || s->t->direct ||
+        s->t->served)
         return false;
     for (int i = 0; i < which; i++) {
         const struct ig_attention_source *other = &s->source[i];
@@ -135,6 +136,14 @@ static enum ingot_dtype narrow_type(const struct ig_cuda_attention *s) {
     return ig_type_of(s->a->graph, s->a->scores.in[0])->dtype;
 }
 
+/* Served blocks of a multiprocessor: as many as have registers for scores, results and weights, 168 a thread or, of short steps
+ * and heads, 96. */
+static int resident_of(const struct ig_cuda_attention *s) {
+    int groups = s->t->warps_m / 4;
+    bool small = s->t->keys <= 64 && s->t->columns <= 64;
+    return groups == 1 ? (small ? 4 : 2) : groups == 2 && small ? 2 : 1;
+}
+
 void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s) {
     struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
     int parts = ig_cuda_attend_parts(s->t), results = parts * s->rows * ig_cuda_attend_tile_row(s->t) * 4;
@@ -149,8 +158,9 @@ void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s) {
     }
     if (s->t->table_lines) s->tables = ig_loops_shared(s->k, INGOT_I64, ig_cuda_attend_tables_at(s->t), "tables");
     s->a->kernel->attend = s->t;
-    s->a->kernel->threads = s->threads;
+    s->a->kernel->threads = ig_cuda_attend_threads(s->t);
     s->a->kernel->shared_bytes = ig_cuda_attend_shared(s->t);
+    if (s->t->served) s->a->kernel->resident = resident_of(s);
     s->a->kernel->cluster = s->t->split > 1 ? s->t->split : 0;
 }
 
@@ -201,12 +211,18 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_cuda_attention_locate(s, IG_CUDA_ATTEND_KEYS, first_key, key);
     ig_cuda_attention_locate(s, IG_CUDA_ATTEND_VALUES, first_key, value);
     ig_x left = ig_x_sub(k, dim(s, a->queries), s->first_query);
+    struct ig_call_arg serve[] = {key[0], key[1], value[0], value[1], number(keys)};
     struct ig_call_arg begin[] = {
         array(s, s->sums), array(s, s->state), q[0],        q[1], number(left), key[0], key[1],
         value[0],          value[1],           number(keys)};
     ig_cuda_attention_write_tables(s, body);
     if (!direct) ig_s_call(k, body, "__syncthreads", NULL, 0); /* the preceding tile may still be read */
-    ig_s_call(k, body, direct ? "operands.begin" : "attend::begin", begin, 10);
+    if (s->t->served) {
+        ig_s_call(k, body, "ATTEND_SERVE", serve, 5);
+        ig_s_call(k, body, "attend::begin_served", begin, 5);
+    } else {
+        ig_s_call(k, body, direct ? "operands.begin" : "attend::begin", begin, 10);
+    }
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
     if (s->diagonal || s->t->split > 1) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
     body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), steps, num(s, 1), &step);
@@ -215,12 +231,15 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_cuda_attention_load_early(s, body, first_key);
     struct ig_call_arg multiply[] = {array(s, s->scores), number(step), key[0], key[1], value[0], value[1],
                                      number(keys)};
-    ig_s_call(k, body, direct ? "operands.multiply" : "attend::multiply", multiply, direct ? 2 : 7);
+    static const char *const multiply_names[] = {"attend::multiply", "attend::multiply_served", "operands.multiply"};
+    static const char *const add_names[] = {"attend::accumulate", "attend::accumulate_served", "operands.accumulate"};
+    int way = direct ? 2 : s->t->served;
+    ig_s_call(k, body, multiply_names[way], multiply, way ? 2 : 7);
     ig_cuda_attention_change_scores(s, body, first_key);
     struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),
                                 number(step),        number(left),      number(s->scale)};
     if (direct) add[4] = add[5];
-    ig_s_call(k, body, direct ? "operands.accumulate" : "attend::accumulate", add, direct ? 5 : 6);
+    ig_s_call(k, body, add_names[way], add, direct ? 5 : 6);
 }
 
 void ig_cuda_attention_finish(struct ig_cuda_attention *s, struct ig_stmt *body) {
@@ -229,6 +248,7 @@ void ig_cuda_attention_finish(struct ig_cuda_attention *s, struct ig_stmt *body)
     if (s->t->narrow) {
         struct ig_call_arg none = number(ig_x_less(s->k, dim(s, s->a->keys), num(s, 1)));
         ig_s_call(s->k, body, "attend::finish_narrow", (struct ig_call_arg[]){tile, sums, state, none}, 4);
+        if (s->t->served) ig_s_call(s->k, body, "attend::end_served", NULL, 0);
         return;
     }
     if (s->t->direct) {
@@ -323,9 +343,9 @@ static const char *tactic(struct ig_cuda_attention *s) {
     if (s->t->direct)
         return ig_format(s->k->job, "attend %s direct, tiles of %d queries, steps of %d keys, %d warps%s",
                          names[s->t->math], s->rows, s->step, s->t->warps_n, more);
-    return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s",
-                     names[s->t->math], s->t->warpgroups ? " wgmma" : "", s->rows, s->step,
-                     s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n, more);
+    return ig_format(s->k->job, "attend %s%s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s",
+                     names[s->t->math], s->t->warpgroups ? " wgmma" : "", s->t->served ? " served" : "", s->rows,
+                     s->step, s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n, more);
 }
 
 bool ig_attention_cuda(struct ig_attention *a, int choice) {

@@ -17,8 +17,12 @@ int ig_cuda_attend_rows(const struct ig_cuda_attend *a) {
     return a->direct ? 8 : 16 * a->warps_m;
 }
 
-int ig_cuda_attend_threads(const struct ig_cuda_attend *a) {
+int ig_cuda_attend_workers(const struct ig_cuda_attend *a) {
     return 32 * a->warps_m * a->warps_n;
+}
+
+int ig_cuda_attend_threads(const struct ig_cuda_attend *a) {
+    return ig_cuda_attend_workers(a) + (a->served ? 32 : 0);
 }
 
 int ig_cuda_attend_parts(const struct ig_cuda_attend *a) {
@@ -66,6 +70,12 @@ int ig_cuda_attend_tables_at(const struct ig_cuda_attend *a) {
     return ((walking > left ? walking : left) + 7) / 8 * 8;
 }
 
+/* Served blocks have no tables. */
+int ig_cuda_attend_barriers_at(const struct ig_cuda_attend *a) {
+    return ig_cuda_attend_tables_at(a);
+}
+
 int ig_cuda_attend_shared(const struct ig_cuda_attend *a) {
-    return ig_cuda_attend_tables_at(a) + a->table_lines * 8;
+    enum { BARRIERS = 4 }; /* of a stage */
+    return ig_cuda_attend_tables_at(a) + (a->served ? 8 * BARRIERS * a->stages : 8 * a->table_lines);
 }

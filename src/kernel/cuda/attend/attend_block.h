@@ -29,6 +29,7 @@ struct ig_cuda_attend {
     /* Positive: a block does this many heads in turn, of few keys each: while it computes one, the operands of the next
      * are copied. Results then have shared memory of their own, behind two heads' operands. */
     int turns;
+    bool served;                   /* narrow, no tables: one more warp copies keys and values, two steps at most */
     bool narrow;                   /* with warpgroups */
     bool guarded, repaired;        /* of narrow results: as struct ig_attend says */
     int depth, columns;            /* of a query and key; of a value: in elements, padded to the instructions'
@@ -48,6 +49,8 @@ struct ig_cuda_attend_layout {
 struct ig_cuda_attend_layout ig_cuda_attend_scores(const struct ig_cuda_attend *attend);
 struct ig_cuda_attend_layout ig_cuda_attend_sums(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_rows(const struct ig_cuda_attend *attend);
+/* The threads that multiply, and all of the block's. */
+int ig_cuda_attend_workers(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_threads(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_parts(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_element(const struct ig_cuda_attend *attend);
@@ -57,6 +60,8 @@ int ig_cuda_attend_line(const struct ig_cuda_attend *attend, int elements);
 int ig_cuda_attend_tile_row(const struct ig_cuda_attend *attend);
 /* Where the results begin in dynamic shared memory. */
 int ig_cuda_attend_results_at(const struct ig_cuda_attend *attend);
+/* Where the barriers begin, if it is served. */
+int ig_cuda_attend_barriers_at(const struct ig_cuda_attend *attend);
 /* Where the tables begin in dynamic shared memory, and its size, in bytes. */
 int ig_cuda_attend_tables_at(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_shared(const struct ig_cuda_attend *attend);

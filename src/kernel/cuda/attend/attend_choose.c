@@ -53,19 +53,20 @@ static bool is_narrow(const struct ig_cuda_attention *s) {
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 /* Warps along queries (m) and keys (n); keys per step of a warp, for warpgroups at most; blocks that share the keys
- * (split); heads that a block does in turn. The last ones are direct. */
+ * (split); heads that a block does in turn. The last ones are direct, those before them served. */
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
     int split, turns;
-} shapes[] = {{1, 4, 32, false, 1, 0}, {2, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 0}, {4, 1, 128, true, 1, 0},
-              {1, 4, 32, false, 8, 0}, {1, 4, 32, false, 4, 0}, {1, 4, 32, false, 2, 0}, {4, 1, 64, true, 1, 0},
-              {8, 1, 128, true, 1, 0}, {8, 1, 64, true, 1, 0},  {2, 4, 32, false, 1, 0}, {1, 8, 16, false, 1, 0},
-              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4}, {4, 1, 64, true, 1, 4},  {1, 8, 16, false, 1, 0},
-              {1, 8, 16, false, 2, 0}, {1, 8, 16, false, 4, 0}, {1, 8, 16, false, 8, 0}};
+} shapes[] = {{1, 4, 32, false, 1, 0}, {2, 2, 32, false, 1, 0},  {4, 1, 64, false, 1, 0}, {4, 1, 128, true, 1, 0},
+              {1, 4, 32, false, 8, 0}, {1, 4, 32, false, 4, 0},  {1, 4, 32, false, 2, 0}, {4, 1, 64, true, 1, 0},
+              {8, 1, 128, true, 1, 0}, {8, 1, 64, true, 1, 0},   {2, 4, 32, false, 1, 0}, {1, 8, 16, false, 1, 0},
+              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4},  {4, 1, 64, true, 1, 4},  {4, 1, 64, true, 1, 0},
+              {8, 1, 64, true, 1, 0},  {12, 1, 128, true, 1, 0}, {8, 1, 128, true, 1, 0}, {1, 8, 16, false, 1, 0},
+              {1, 8, 16, false, 2, 0}, {1, 8, 16, false, 4, 0},  {1, 8, 16, false, 8, 0}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 /* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones, and two that share
- * these; those that split the keys; heads in turn, without warpgroups and with; direct ones, the first for one block. */
+ * these; those that split the keys; heads in turn, without warpgroups and with; served ones; direct ones, the first for one block. */
 enum {
     LARGEST = 2,
     GROUP = 3,
@@ -75,9 +76,15 @@ enum {
     SPLITS = 3,
     TURNS = 13,
     GROUP_TURNS = 14,
-    DIRECT = 15,
+    SERVED = 15,
+    SERVED_KINDS = 4,
+    DIRECT = SERVED + SERVED_KINDS,
     DIRECTS = 4
 };
+
+static bool is_served(int shape) {
+    return shape >= SERVED && shape < SERVED + SERVED_KINDS;
+}
 
 static bool can_group(const struct ig_cuda_attention *s) {
     return s->element == 2 && ig_target_has_warpgroups(s->a->target);
@@ -99,8 +106,8 @@ static bool is_padded(const struct ig_cuda_attention *s) {
     return ig_cuda_attend_line(&t, t.depth) > t.depth_bytes;
 }
 
-/* On tensor cores, with 16-bit elements, from lines at constant distances. */
-static bool can_be_direct(struct ig_cuda_attention *s) {
+/* Do lines of 16-bit elements lie at constant distances, and are heads not vast? */
+static bool lies_evenly(struct ig_cuda_attention *s) {
     if (s->element != 2 || is_vast(s)) return false;
     for (int i = 0; i < s->a->score_type.rank - 2; i++)
         s->head[i] = ig_x_free_var(s->k, s->a->score_type.dim[i]);
@@ -115,6 +122,7 @@ struct problem {
     bool vast;                        /* see is_vast; they are wide, too */
     bool padded;                      /* for warpgroups, queries and keys are longer in shared memory than in memory */
     bool direct;                      /* keys and values can go straight to registers */
+    bool served;                      /* a warp can copy for the others */
     bool reads;                       /* something for each score */
     bool known, at_once;              /* the number of keys; then steps divide it, and all keys may be loaded at once */
     int64_t width;                    /* elements of a query and a value */
@@ -167,6 +175,41 @@ static int best_direct(const struct problem *p, int64_t heads, int64_t queries, 
     return best;
 }
 
+/* Blocks that a warp serves. In microseconds: a step of 64 keys by one group, by two that share them, of 128 by three and by
+ * two, each with all blocks of a multiprocessor at work; what a block takes beside its steps; a step of a block alone. Wide heads
+ * have the first and the last. Measured on an H200 with heads of 64 and 128. */
+static const struct served_terms {
+    double step, block, alone;
+} served_terms[2][SERVED_KINDS] = {{{0.34, 0.6, 0.55}, {0.64, 1.1, 0.8}, {1.73, 3.0, 1.73}, {0, 0, 0}},
+                                   {{0.54, 2.0, 0.8}, {0, 0, 0}, {0, 0, 0}, {1.86, 4.3, 1.86}}};
+
+static bool can_serve(const struct problem *p, int shape) {
+    return p->served && served_terms[p->wide][shape - SERVED].step > 0;
+}
+
+static double served_time(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
+    const struct served_terms *t = &served_terms[p->wide][shape - SERVED];
+    int64_t rows = 16 * shapes[shape].m, blocks = heads * ((queries + rows - 1) / rows);
+    int64_t each = (blocks + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS;
+    double steps = (double)((keys + shapes[shape].keys - 1) / shapes[shape].keys);
+    return fmax((double)each * (steps * t->step + t->block), steps * t->alone + t->block);
+}
+
+static int best_served(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
+    int best = SERVED;
+    for (int i = SERVED + 1; i < SERVED + SERVED_KINDS; i++) {
+        if (can_serve(p, i) && served_time(p, i, heads, queries, keys) < served_time(p, best, heads, queries, keys))
+            best = i;
+    }
+    return best;
+}
+
+/* Does it pay that a warp copies for the others? Not if a group has all scores of a query at once, nor if registers hold
+ * something for each score, nor where blocks are few. */
+static bool pays_to_serve(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
+    return p->served && keys > ONE_STEP && !p->reads && heads * ((queries + 63) / 64) >= IG_CUDA_PROCESSORS;
+}
+
 /* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used. Else the smallest tiles of
  * queries that all run at once: small tiles finish sooner, large ones read the keys less often. */
 static int best_shape(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
@@ -176,6 +219,7 @@ static int best_shape(const struct problem *p, int64_t heads, int64_t queries, i
     /* Two direct blocks read the keys twice, which does not matter where there are few. */
     bool few = queries <= 8 || (queries <= 16 && 2 * heads <= direct_at_once(p) / 2);
     if (p->direct && few) return best_direct(p, heads, queries, keys);
+    if (pays_to_serve(p, heads, queries, keys)) return best_served(p, heads, queries, keys);
     if (p->groups && queries >= 32) return best_group(p, heads, queries, keys);
     /* If few blocks would read many keys, several blocks share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && p->splits; i++) {
@@ -188,9 +232,11 @@ static int best_shape(const struct problem *p, int64_t heads, int64_t queries, i
     return LARGEST;
 }
 
-/* Shared memory for a block: data-centre chips allow 163 or 227 KiB, of which 160 are used, smaller chips 99. */
+/* Shared memory for a block: data-centre chips allow 163 or 227 KiB, of which 160 are used but by blocks that a warp serves
+ * (sm_90a), smaller chips 99. */
 int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s) {
     int sm = s->a->target->sm;
+    if (s->t->served) return 227 << 10;
     return sm == 80 || sm == 90 || sm == 100 ? 160 << 10 : 99 << 10;
 }
 
@@ -199,7 +245,8 @@ int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s) {
 static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     int64_t keys, best = INT64_MAX;
     if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
-    if (most > 64 && keys > most && keys <= ONE_STEP && s->reads == IG_ATTENTION_READS_NOTHING) most = ONE_STEP;
+    if (!s->t->served && most > 64 && keys > most && keys <= ONE_STEP && s->reads == IG_ATTENTION_READS_NOTHING)
+        most = ONE_STEP;
     int64_t fewest = (keys + most - 1) / most;
     for (int64_t steps = fewest; steps < fewest + 3; steps++) {
         int64_t each = ((keys + steps - 1) / steps + 15) / 16 * 16;
@@ -208,7 +255,7 @@ static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
         s->t->keys = (int)each;
     }
     int64_t steps = (keys + s->t->keys - 1) / s->t->keys;
-    if (steps > 4) return;
+    if (steps > 4 || s->t->served) return;
     s->t->whole = true;
     s->t->stages = (int)steps;
     if (ig_cuda_attend_shared(s->t) <= WHOLE) return;
@@ -226,6 +273,7 @@ static void take_all_keys(struct ig_cuda_attention *s) {
 
 static bool can_be(const struct ig_cuda_attention *s, const struct problem *p, const struct shape *shape) {
     if (p->vast && shape->keys > 64) return false;
+    if (is_served((int)(shape - shapes)) && !can_serve(p, (int)(shape - shapes))) return false;
     return (!shape->warpgroups || p->groups) && (shape->split == 1 || p->splits) && (!shape->turns || p->turns) &&
            (shape < shapes + DIRECT || p->direct);
 }
@@ -246,6 +294,7 @@ static double latency(const struct shape *shape, int64_t heads, int64_t queries,
  * each score; with few blocks, what their steps take in turn. */
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
+    if (is_served(p->shape)) return 1.6 + served_time(p, p->shape, sizes[0], sizes[1], sizes[2]);
     int best = best_shape(p, sizes[0], sizes[1], sizes[2]);
     bool group = p->shape == SHORT_GROUP || p->shape == PAIR || (p->shape == GROUP && !p->wide);
     bool close = p->shape == best || (group && (best == GROUP || best == SHORT_GROUP || best == PAIR));
@@ -269,13 +318,15 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
     int64_t keys = 0, lines = 64 * s->t->depth;
     bool known = ig_dim_is_const(s->k->dims, a->keys, &keys);
     s->reads = ig_cuda_attention_change_reads(s);
+    bool even = lies_evenly(s);
     *p = (struct problem){.groups = can_group(s),
                           .wide = s->t->columns > 64 || is_vast(s),
                           .splits = can_split(s),
                           .turns = !is_vast(s) && ig_cuda_attention_can_turn(s),
                           .vast = is_vast(s),
                           .padded = is_padded(s),
-                          .direct = can_be_direct(s),
+                          .direct = even,
+                          .served = even && can_group(s) && is_narrow(s),
                           .reads = s->reads == IG_ATTENTION_READS_EACH,
                           .known = known,
                           .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
@@ -314,6 +365,7 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     s->t->keys = fitting_keys(s, shapes[which].keys);
     s->t->stages = 2;
     s->t->turns = shapes[which].turns;
+    s->t->served = is_served(which);
     s->t->direct = which >= DIRECT;
     s->t->narrow = s->t->warpgroups && is_narrow(s);
     s->t->guarded = s->a->parts.guarded;
@@ -326,7 +378,7 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
         s->t->warps_n /= 2;
     while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_m > 1 && !s->t->warpgroups)
         s->t->warps_m /= 2;
-    s->threads = ig_cuda_attend_threads(s->t);
+    s->threads = ig_cuda_attend_workers(s->t);
     s->rows = ig_cuda_attend_rows(s->t);
     s->step = s->t->keys * s->t->warps_n;
     return ig_cuda_attend_shared(s->t) <= ig_cuda_attention_most_shared(s);
