@@ -28,14 +28,18 @@ __device__ __forceinline__ void multiply(float *scores, long long step, const vo
     score(scores, 0, KEYS_AT + (int)(step % STAGES) * STAGE);
 }
 
-// The same for all rows of this thread; rescales its sums to the new maxima.
+// Replaces the scores of all rows of this thread by weights, and rescales its sums to the new maxima. These are found first, so
+// that one row's exchange among threads takes place beside the other's.
 __device__ __forceinline__ void weigh_rows(float *scores, float *sums, float *state, float scale) {
+    float most[R];
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        most[r] = largest(scores, r, state[r]);
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        const float most = largest(scores, r, state[r]);
-        const float by = change(state[r], most, scale);
-        state[r] = most;
-        state[R + r] = state[R + r] * by + weigh(scores, r, most, scale);
+        const float by = change(state[r], most[r], scale);
+        state[r] = most[r];
+        state[R + r] = state[R + r] * by + weigh(scores, r, most[r], scale);
 #pragma unroll
         for (int e = 0; e < BLOCKS_V * CV; e++)
             sums[(e / CV * R + r) * CV + e % CV] *= by;

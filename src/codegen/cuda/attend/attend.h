@@ -31,7 +31,7 @@
  *     ATTEND_SERVE(k, ldk, v, ldv, keys)     by all threads, at the beginning of the loop over tiles
  *     attend::begin_served(sums, state, q, ldq, queries)
  *     attend::multiply_served(scores, step)
- *     attend::accumulate_served(scores, sums, state, step, queries, scale)
+ *     attend::accumulate_served(scores, sums, state, step, scale)
  *     attend::end_served()     after finish_narrow
  *
  * Directly, of an `attend::direct operands`; finish brings the parts of a cluster together as well:

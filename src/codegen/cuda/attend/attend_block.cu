@@ -49,7 +49,7 @@ __device__ __forceinline__ float power_of_two(float x) {
 // not matter: all weights of a row are relative to it, and `correction` is known. Large scores differ by so much that
 // all but the largest have weight zero; their factor is scale itself, so that base is exact and nothing overflows.
 __device__ __forceinline__ bool is_large(float most, float scale) {
-    return !(fabsf(most * scale) < 0x1p27f);
+    return !(fabsf(most) < 0x1p27f / scale); // scale is a constant
 }
 
 __device__ __forceinline__ float factor(float most, float scale) {
@@ -65,11 +65,11 @@ __device__ __forceinline__ float correction(float most, float scale) {
     return power_of_two(-fmaf(most, factor(most, scale), -base(most, scale)));
 }
 
-// The factor that rescales sums from a previous maximum, no larger, to this one.
+// The factor that rescales sums from a previous maximum, no larger, to this one. A choice and no branch, which would keep the
+// rows of a thread from being computed side by side.
 __device__ __forceinline__ float change(float from, float most, float scale) {
-    if (from == most) return 1;
-    if constexpr (CORES) return expf(from - most);
-    return power_of_two(from * factor(most, scale) - base(most, scale));
+    const float by = CORES ? expf(from - most) : power_of_two(from * factor(most, scale) - base(most, scale));
+    return from == most ? 1 : by;
 }
 
 // Sums and maxima of a row's elements in a thread are taken in several chains, so that none waits for the one before.
@@ -132,6 +132,11 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
 }
 
 // ---- Threads ---------------------------------------------------------------------------------------------------------
+
+// The number of this thread's warp, in a form that compilers know to be the same for all of the warp.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffff, (int)threadIdx.x / 32, 0);
+}
 
 // A barrier of the threads that multiply.
 __device__ __forceinline__ void meet_workers() {

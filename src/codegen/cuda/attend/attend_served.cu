@@ -21,9 +21,7 @@ struct served_step {
     int stage;
     unsigned parity;
 
-    __device__ __forceinline__ served_step(long long step) {
-        stage = (int)(step % STAGES);
-        parity = step / STAGES & 1;
+    __device__ __forceinline__ served_step(int step) : stage(step % STAGES), parity(step / STAGES & 1) {
     }
     __device__ __forceinline__ int keys_at() const {
         return KEYS_AT + stage * STAGE;
@@ -58,14 +56,15 @@ __device__ __forceinline__ bool serve(const void *k, long long ldk, const void *
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    if (threadIdx.x < THREADS) return false;
+    if (warp_number() < WARPS) return false;
 #pragma unroll 1
-    for (long long step = 0; step * STEP < keys; step++) {
+    for (int step = 0; step < (keys + STEP - 1) / STEP; step++) {
         const served_step s(step);
+        const long long first = (long long)step * STEP;
         wait(barrier(KEYS_EMPTY, s.stage), s.parity ^ 1); // returns at once for a stage that was never filled
-        bring<LINE>(s.keys_at(), k, ldk, step * STEP, keys, DEPTH_BYTES);
+        bring<LINE>(s.keys_at(), k, ldk, first, keys, DEPTH_BYTES);
         wait(barrier(VALUES_EMPTY, s.stage), s.parity ^ 1);
-        bring<LINE_V>(s.keys_at() + VALUES_AT, v, ldv, step * STEP, keys, COLUMN_BYTES);
+        bring<LINE_V>(s.keys_at() + VALUES_AT, v, ldv, first, keys, COLUMN_BYTES);
         announce<1>(barrier(KEYS_FULL, s.stage));
         announce<0>(barrier(VALUES_FULL, s.stage));
     }
@@ -90,19 +89,20 @@ __device__ __forceinline__ void begin_served(float *sums, float *state, const vo
     meet_workers();
 }
 
-__device__ __forceinline__ void multiply_served(float *scores, long long step) {
+__device__ __forceinline__ void multiply_served(float *scores, int step) {
     const served_step s(step);
     wait(barrier(KEYS_FULL, s.stage), s.parity);
     score(scores, 0, s.keys_at());
     arrive(barrier(KEYS_EMPTY, s.stage));
 }
 
-__device__ __forceinline__ void accumulate_served(float *scores, float *sums, float *state, long long step, long long queries,
-                                                  float scale) {
+__device__ __forceinline__ void accumulate_served(float *scores, float *sums, float *state, int step, float scale) {
     const served_step s(step);
-    if (threadIdx.x / 32 * 16 < queries) weigh_rows(scores, sums, state, scale);
+    unsigned weights[KEYS / 4];
+    weigh_rows(scores, sums, state, scale);
+    pack_all(weights, scores);
     wait(barrier(VALUES_FULL, s.stage), s.parity);
-    sum(sums, scores, s.keys_at() + VALUES_AT);
+    sum_packed(sums, weights, s.keys_at() + VALUES_AT);
     arrive(barrier(VALUES_EMPTY, s.stage));
 }
 

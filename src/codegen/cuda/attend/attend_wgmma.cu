@@ -17,7 +17,8 @@ __device__ __forceinline__ void finish_products() {
 // Queries times keys, 16 elements of the depth at a time.
 __device__ __forceinline__ void score(float *scores, int queries_at, int keys_at) {
     constexpr int line = LINE < 128 ? LINE : 128;
-    const unsigned queries = shared_address(queries_at + threadIdx.x / 128 * 64 * line), keys = shared_address(keys_at);
+    const int group = ROWS > 64 ? warp_number() / 4 : 0;
+    const unsigned queries = shared_address(queries_at + group * 64 * line), keys = shared_address(keys_at);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int byte = 0; byte < DEPTH * 2; byte += 32)
@@ -26,17 +27,25 @@ __device__ __forceinline__ void score(float *scores, int queries_at, int keys_at
     finish_products();
 }
 
-// Weights times values, 16 keys at a time.
-__device__ __forceinline__ void sum(float *sums, const float *weights, int values_at) {
-    constexpr int line = LINE_V < 128 ? LINE_V : 128;
-    const unsigned values = shared_address(values_at);
-    unsigned a[KEYS / 4];
+__device__ __forceinline__ void pack_all(unsigned *packed, const float *weights) {
 #pragma unroll
     for (int i = 0; i < KEYS / 4; i++)
-        a[i] = pack(weights[2 * i], weights[2 * i + 1]);
+        packed[i] = pack(weights[2 * i], weights[2 * i + 1]);
+}
+
+// Weights times values, 16 keys at a time.
+__device__ __forceinline__ void sum_packed(float *sums, const unsigned *weights, int values_at) {
+    constexpr int line = LINE_V < 128 ? LINE_V : 128;
+    const unsigned values = shared_address(values_at);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int key = 0; key < KEYS; key += 16)
-        multiply_values(sums, a + key / 4, describe(values + key * line, STEP * line, line));
+        multiply_values(sums, weights + key / 4, describe(values + key * line, STEP * line, line));
     finish_products();
+}
+
+__device__ __forceinline__ void sum(float *sums, const float *weights, int values_at) {
+    unsigned packed[KEYS / 4];
+    pack_all(packed, weights);
+    sum_packed(sums, packed, values_at);
 }

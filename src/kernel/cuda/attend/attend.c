@@ -238,8 +238,8 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_cuda_attention_change_scores(s, body, first_key);
     struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),
                                 number(step),        number(left),      number(s->scale)};
-    if (direct) add[4] = add[5];
-    ig_s_call(k, body, add_names[way], add, direct ? 5 : 6);
+    if (way) add[4] = add[5];
+    ig_s_call(k, body, add_names[way], add, way ? 5 : 6);
 }
 
 void ig_cuda_attention_finish(struct ig_cuda_attention *s, struct ig_stmt *body) {
