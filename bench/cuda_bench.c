@@ -252,14 +252,6 @@ static void build_attention(struct ig_graph *g, const struct shape *s, int64_t d
     ig_build_output(g, "z", weighted(g, softmax(g, x), part(g, all, 2, own)));
 }
 
-static void build_apart(struct ig_graph *g, const struct shape *s) {
-    const int64_t own[4] = {s->size[0], s->size[2], s->size[1], 64};
-    ig_value q = input(g, "q", s->dtype, 4, own), k = input(g, "k", s->dtype, 4, own);
-    ig_value x = scaled_scores(g, q, k, 0.125);
-    ig_value y = ig_build_matmul(g, ig_build_cast(g, softmax(g, x), s->dtype), input(g, "v", s->dtype, 4, own), INGOT_F32);
-    ig_build_output(g, "z", ig_build_cast(g, y, s->dtype));
-}
-
 static void build_heads_64(struct ig_graph *g, const struct shape *s) {
     build_attention(g, s, 64, false);
 }
@@ -355,8 +347,6 @@ static const struct kernel_case cases[] = {
     {"windows 1x64, 3 heads f16", build_unshifted, {INGOT_F16, {1, 8, 3}}},
     {"texts 512x32, 12 heads f16", build_texts, {INGOT_F16, {512, 32, 12}}},
     {"texts 256x64, 12 heads bf16", build_texts, {INGOT_BF16, {256, 64, 12}}},
-    {"apart 2x4096, 8 of 64 f16", build_apart, {INGOT_F16, {2, 4096, 8}}},
-    {"apart 8x384, 16 of 64 f16", build_apart, {INGOT_F16, {8, 384, 16}}},
     {"heads 8x384, 16 of 64 f16", build_heads_64, {INGOT_F16, {8, 384, 16}}},
     {"heads 1x384, 16 of 64 f16", build_heads_64, {INGOT_F16, {1, 384, 16}}},
     {"heads 1x577, 16 of 64 f16", build_heads_64, {INGOT_F16, {1, 577, 16}}},

@@ -31,19 +31,22 @@ __device__ __forceinline__ void multiply(float *scores, long long step, const vo
 // Replaces the scores of all rows of this thread by weights, and rescales its sums to the new maxima. These are found first, so
 // that one row's exchange among threads takes place beside the other's.
 __device__ __forceinline__ void weigh_rows(float *scores, float *sums, float *state, float scale) {
-    float most[R];
+    float most[R], by[R];
+    bool changed = false;
 #pragma unroll
     for (int r = 0; r < R; r++)
         most[r] = largest(scores, r, state[r]);
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        const float by = change(state[r], most[r], scale);
+        by[r] = change(state[r], most[r], scale);
+        changed = changed || by[r] != 1;
         state[r] = most[r];
-        state[R + r] = state[R + r] * by + weigh(scores, r, most[r], scale);
-#pragma unroll
-        for (int e = 0; e < BLOCKS_V * CV; e++)
-            sums[(e / CV * R + r) * CV + e % CV] *= by;
+        state[R + r] = state[R + r] * by[r] + weigh(scores, r, most[r], scale);
     }
+    if (!__any_sync(0xffffffff, changed)) return; // mostly so, where there are many keys
+#pragma unroll
+    for (int e = 0; e < BLOCKS_V * R * CV; e++)
+        sums[e] *= by[e / CV % R];
 }
 
 // Adds the values of a step, weighted by the exponentials of the scores times `scale`; `queries` are left in the tile.
