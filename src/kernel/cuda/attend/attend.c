@@ -136,12 +136,9 @@ static enum ingot_dtype narrow_type(const struct ig_cuda_attention *s) {
     return ig_type_of(s->a->graph, s->a->scores.in[0])->dtype;
 }
 
-/* Served blocks of a multiprocessor: as many as have registers for scores, results and weights, 168 a thread or, of short steps
- * and heads, 96. */
+/* Served blocks of a multiprocessor: as many as have registers for scores, results and weights. */
 static int resident_of(const struct ig_cuda_attention *s) {
-    int groups = s->t->warps_m / 4;
-    bool small = s->t->keys <= 64 && s->t->columns <= 64;
-    return groups == 1 ? (small ? 4 : 2) : groups == 2 && small ? 2 : 1;
+    return s->t->warps_m > 4 ? 1 : s->t->columns <= 64 ? 4 : 2;
 }
 
 void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s) {

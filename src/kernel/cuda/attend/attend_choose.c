@@ -58,12 +58,12 @@ static const struct shape {
     int m, n, keys;
     bool warpgroups;
     int split, turns;
-} shapes[] = {{1, 4, 32, false, 1, 0}, {2, 2, 32, false, 1, 0},  {4, 1, 64, false, 1, 0}, {4, 1, 128, true, 1, 0},
-              {1, 4, 32, false, 8, 0}, {1, 4, 32, false, 4, 0},  {1, 4, 32, false, 2, 0}, {4, 1, 64, true, 1, 0},
-              {8, 1, 128, true, 1, 0}, {8, 1, 64, true, 1, 0},   {2, 4, 32, false, 1, 0}, {1, 8, 16, false, 1, 0},
-              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4},  {4, 1, 64, true, 1, 4},  {4, 1, 64, true, 1, 0},
-              {8, 1, 64, true, 1, 0},  {12, 1, 128, true, 1, 0}, {8, 1, 128, true, 1, 0}, {1, 8, 16, false, 1, 0},
-              {1, 8, 16, false, 2, 0}, {1, 8, 16, false, 4, 0},  {1, 8, 16, false, 8, 0}};
+} shapes[] = {{1, 4, 32, false, 1, 0}, {2, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 0}, {4, 1, 128, true, 1, 0},
+              {1, 4, 32, false, 8, 0}, {1, 4, 32, false, 4, 0}, {1, 4, 32, false, 2, 0}, {4, 1, 64, true, 1, 0},
+              {8, 1, 128, true, 1, 0}, {8, 1, 64, true, 1, 0},  {2, 4, 32, false, 1, 0}, {1, 8, 16, false, 1, 0},
+              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4}, {4, 1, 64, true, 1, 4},  {4, 1, 64, true, 1, 0},
+              {8, 1, 128, true, 1, 0}, {1, 8, 16, false, 1, 0}, {1, 8, 16, false, 2, 0}, {1, 8, 16, false, 4, 0},
+              {1, 8, 16, false, 8, 0}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 /* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones, and two that share
  * these; those that split the keys; heads in turn, without warpgroups and with; served ones; direct ones, the first for one block. */
@@ -77,7 +77,7 @@ enum {
     TURNS = 13,
     GROUP_TURNS = 14,
     SERVED = 15,
-    SERVED_KINDS = 4,
+    SERVED_KINDS = 2,
     DIRECT = SERVED + SERVED_KINDS,
     DIRECTS = 4
 };
@@ -145,9 +145,10 @@ static bool pairs(const struct problem *p, int64_t queries) {
     return p->padded && p->width <= MOST_SHARED && (queries + 63) / 64 % 2 == 0;
 }
 
-/* Beside the results of a wide head, the registers of a warpgroup hold the scores of short steps only. */
+/* Beside the results of a wide head, the registers of a warpgroup hold the scores of long steps only if its block is alone. */
 static int best_group(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
-    if (p->wide) return pairs(p, queries) ? PAIR : SHORT_GROUP;
+    bool alone = !p->vast && heads * ((queries + 63) / 64) <= IG_CUDA_PROCESSORS;
+    if (p->wide) return pairs(p, queries) ? PAIR : alone ? GROUP : SHORT_GROUP;
     double of_short = work(p, SHORT_GROUP, heads, queries, keys);
     return of_short < work(p, GROUP, heads, queries, keys) ? SHORT_GROUP : GROUP;
 }
@@ -175,24 +176,29 @@ static int best_direct(const struct problem *p, int64_t heads, int64_t queries, 
     return best;
 }
 
-/* Blocks that a warp serves. In microseconds: a step of 64 keys by one group, by two that share them, of 128 by three and by
- * two, each with all blocks of a multiprocessor at work; what a block takes beside its steps; a step of a block alone. Wide heads
- * have the first and the last. Measured on an H200 with heads of 64 and 128. */
+/* Blocks that a warp serves, in microseconds: a step of keys, with all blocks of a multiprocessor at work and of a block alone;
+ * what a block takes beside its steps. Groups that share keys need the registers of a multiprocessor if their heads are wide, and
+ * do not pay for others. Measured on an H200 with heads of 64 and 128. */
 static const struct served_terms {
-    double step, block, alone;
-} served_terms[2][SERVED_KINDS] = {{{0.34, 0.6, 0.55}, {0.64, 1.1, 0.8}, {1.73, 3.0, 1.73}, {0, 0, 0}},
-                                   {{0.54, 2.0, 0.8}, {0, 0, 0}, {0, 0, 0}, {1.86, 4.3, 1.86}}};
+    double step, alone, block;
+} served_terms[2][SERVED_KINDS] = {{{0.31, 0.55, 0.2}, {0, 0, 0}}, {{0.52, 0.8, 1.8}, {1.88, 1.88, 4.1}}};
 
 static bool can_serve(const struct problem *p, int shape) {
     return p->served && served_terms[p->wide][shape - SERVED].step > 0;
 }
 
+/* The most blocks that a multiprocessor gets. */
+static double blocks_each(int shape, int64_t heads, int64_t queries) {
+    int64_t rows = 16 * shapes[shape].m, blocks = heads * ((queries + rows - 1) / rows);
+    return (double)((blocks + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS);
+}
+
+/* Few blocks hide less of what each waits for. */
 static double served_time(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
     const struct served_terms *t = &served_terms[p->wide][shape - SERVED];
-    int64_t rows = 16 * shapes[shape].m, blocks = heads * ((queries + rows - 1) / rows);
-    int64_t each = (blocks + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS;
+    double each = blocks_each(shape, heads, queries), hidden = shapes[shape].m == 4 ? 0.4 : 0;
     double steps = (double)((keys + shapes[shape].keys - 1) / shapes[shape].keys);
-    return fmax((double)each * (steps * t->step + t->block), steps * t->alone + t->block);
+    return 3 + fmax((each + hidden) * (steps * t->step + t->block), steps * t->alone + t->block);
 }
 
 static int best_served(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
@@ -204,10 +210,10 @@ static int best_served(const struct problem *p, int64_t heads, int64_t queries, 
     return best;
 }
 
-/* Does it pay that a warp copies for the others? Not if a group has all scores of a query at once, nor if registers hold
- * something for each score, nor where blocks are few. */
+/* Does it pay that a warp copies for the others? With several blocks of many keys on each multiprocessor, where registers need not
+ * hold something for each score. */
 static bool pays_to_serve(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
-    return p->served && keys > ONE_STEP && !p->reads && heads * ((queries + 63) / 64) >= IG_CUDA_PROCESSORS;
+    return p->served && keys >= 512 && !p->reads && blocks_each(SERVED, heads, queries) >= 4;
 }
 
 /* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used. Else the smallest tiles of
@@ -294,7 +300,7 @@ static double latency(const struct shape *shape, int64_t heads, int64_t queries,
  * each score; with few blocks, what their steps take in turn. */
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
-    if (is_served(p->shape)) return 1.6 + served_time(p, p->shape, sizes[0], sizes[1], sizes[2]);
+    if (is_served(p->shape)) return served_time(p, p->shape, sizes[0], sizes[1], sizes[2]);
     int best = best_shape(p, sizes[0], sizes[1], sizes[2]);
     bool group = p->shape == SHORT_GROUP || p->shape == PAIR || (p->shape == GROUP && !p->wide);
     bool close = p->shape == best || (group && (best == GROUP || best == SHORT_GROUP || best == PAIR));
