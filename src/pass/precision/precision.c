@@ -34,12 +34,8 @@ static bool is_wide_float(const struct ig_graph *g, ig_value v) {
     return ig_type_of(g, v)->dtype == INGOT_F32;
 }
 
-/* What was widened from that type, as inputs of the model are, is as it was before. */
 static ig_value cast_to(struct ig_rewriter *rw, ig_value v, enum ingot_dtype dtype) {
-    const struct ig_node *widened = ig_def_op(rw->out, v, IG_OP_cast);
-    bool same =
-        widened && ig_type_of(rw->out, v)->dtype == INGOT_F32 && ig_type_of(rw->out, widened->in[0])->dtype == dtype;
-    return same ? widened->in[0] : ig_build_cast(rw->out, v, dtype);
+    return ig_build_cast(rw->out, v, dtype);
 }
 
 static bool is_narrow(const struct narrowing *s, ig_value v) {
