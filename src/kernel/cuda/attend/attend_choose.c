@@ -129,14 +129,14 @@ struct problem {
     int shape;
 };
 
-/* The work of warpgroups, in keys: those of whole steps. With short steps four blocks fit on a processor instead of
- * two, which hides what each waits for; where there are not that many blocks, or nothing to wait for, long steps are
- * better. */
+/* The work of warpgroups, in keys: those of whole steps. With short steps four blocks fit on a processor instead of two, which
+ * hides what each waits for. Where there are not that many blocks, or no loads for each score to wait for, long steps are better. */
 static double work(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
     int64_t step = shapes[shape].keys, whole = (keys + step - 1) / step * step, blocks = heads * ((queries + 63) / 64);
     double all = (double)(p->known ? keys : whole);
     if (shape == GROUP) return all;
-    return blocks > 2 * IG_CUDA_PROCESSORS && !p->at_once ? 0.9 * all : 1.1 * all;
+    if (blocks <= 2 * IG_CUDA_PROCESSORS || p->at_once) return 1.1 * all;
+    return p->reads ? 0.9 * all : 1.02 * all;
 }
 
 /* Two warpgroups share keys whose lines are longer than what is read, as copying them takes long, unless that leaves more
