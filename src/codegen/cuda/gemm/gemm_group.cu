@@ -1,19 +1,17 @@
 // What all products by wgmma (sm_90a) share: the descriptors that tell the instruction where operands lie in shared
 // memory, and the wait for its results. `multiply_add` is the instruction, printed for the tile's width.
 
-// The descriptor of an operand: address, distance between panels (across), and distance between groups of eight lines.
-__device__ __forceinline__ static unsigned long long describe(unsigned from, int panels, int eight, int layout) {
-    return (unsigned long long)((from & 0x3ffff) >> 4) | (unsigned long long)(panels >> 4) << 16 |
-           (unsigned long long)(eight >> 4) << 32 | (unsigned long long)layout << 62;
-}
-// The descriptor of the lines from `line` on of an operand of LINES lines, at element `depth` of the step. Lines are
-// 128 bytes long (across the depth: in panels), or 64 if there are only so many.
+// The descriptor of the lines from `line` on of an operand of LINES lines, at element `depth` of the step: address, distance
+// between panels (across), and distance between groups of eight lines. Lines are 128 bytes long (across the depth: in panels),
+// or 64 if there are only so many. The address is in the low half, so that all descriptors of an operand are sums of one number and
+// constants.
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ static unsigned long long part(unsigned from, int line, int depth) {
     constexpr int width = !ACROSS ? DEPTH * ELEMENT : LINES * ELEMENT < 128 ? LINES * ELEMENT : 128;
-    if (ACROSS) from += line * ELEMENT / width * (DEPTH * width) + depth * width;
-    else from += line * width + depth * ELEMENT;
-    return describe(from, ACROSS ? DEPTH * width : 16, 8 * width, width == 128 ? 1 : 2);
+    constexpr unsigned panels = ACROSS ? DEPTH * width : 16, high = 8 * width / 16 | (width == 128 ? 1u : 2u) << 30;
+    const int offset = ACROSS ? line * ELEMENT / width * (DEPTH * width) + depth * width : line * width + depth * ELEMENT;
+    const unsigned low = (from & 0x3ffff) / 16 | panels / 16 << 16;
+    return (unsigned long long)high << 32 | (low + offset / 16);
 }
 
 __device__ __forceinline__ void begin_products() {
