@@ -3,7 +3,8 @@
 ONNX Runtime and OpenVINO (where installed) on them.
 
 A twin has QuantizeLinear and DequantizeLinear around its operators: weights of i8, symmetric, by channel; activations of u8
-(u8s8) or of i8 (s8s8, symmetric), calibrated by minima and maxima of seeded data. The float network is measured too.
+(u8s8) or of i8 (s8s8, symmetric), calibrated by minima and maxima of seeded data; u8s7 is u8s8 with weights of 7 bits, which ONNX
+Runtime recommends for processors without VNNI, where its sums of 8 bits saturate. The float network is measured too.
 
     bench/quantised.py make --models ../shared/models --work /tmp/twins
     bench/quantised.py --models ../shared/models --work /tmp/twins --networks resnet50,mobilenet_v2
@@ -16,7 +17,7 @@ import tempfile
 
 import compare
 
-KINDS = ("u8s8", "s8s8")
+KINDS = ("u8s8", "s8s8", "u8s7")
 NETWORKS = ["resnet50", "mobilenet_v2", "bert_base", "vit_b_16"]
 
 
@@ -62,7 +63,7 @@ def make_twin(folder, kind, samples, work):
     quant_pre_process(str(folder / "model.onnx"), str(prepared), skip_symbolic_shape=True)
     signed = kind == "s8s8"
     quantize_static(str(prepared), str(twin / "partial.onnx"), calibration(folder, samples), quant_format=QuantFormat.QDQ,
-                    per_channel=True, weight_type=QuantType.QInt8,
+                    per_channel=True, reduce_range=kind == "u8s7", weight_type=QuantType.QInt8,
                     activation_type=QuantType.QInt8 if signed else QuantType.QUInt8,
                     extra_options={"ActivationSymmetric": signed, "WeightSymmetric": True})
     prepared.unlink()
@@ -76,7 +77,7 @@ def main():
     parser.add_argument("--models", type=pathlib.Path, default=compare.ROOT.parent / "shared" / "models",
                         help="folder of exported architectures")
     parser.add_argument("--networks", default=",".join(NETWORKS), help="some of models/structures")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="u8s8, s8s8")
+    parser.add_argument("--kinds", default="u8s8,s8s8", help=", ".join(KINDS))
     parser.add_argument("--real", default="mobilenetv2-qdq-imagenet", help="quantised models of models/real; may be empty")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "ingot-twins",
                         help="folder where networks and their twins are kept")
