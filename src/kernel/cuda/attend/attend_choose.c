@@ -188,17 +188,17 @@ static bool can_serve(const struct problem *p, int shape) {
 }
 
 /* The most blocks that a multiprocessor gets. */
-static double blocks_each(int shape, int64_t heads, int64_t queries) {
+static int64_t blocks_each(int shape, int64_t heads, int64_t queries) {
     int64_t rows = 16 * shapes[shape].m, blocks = heads * ((queries + rows - 1) / rows);
-    return (double)((blocks + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS);
+    return (blocks + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS;
 }
 
 /* Few blocks hide less of what each waits for. */
 static double served_time(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
     const struct served_terms *t = &served_terms[p->wide][shape - SERVED];
-    double each = blocks_each(shape, heads, queries), hidden = shapes[shape].m == 4 ? 0.4 : 0;
-    double steps = (double)((keys + shapes[shape].keys - 1) / shapes[shape].keys);
-    return 3 + fmax((each + hidden) * (steps * t->step + t->block), steps * t->alone + t->block);
+    int64_t each = blocks_each(shape, heads, queries), steps = (keys + shapes[shape].keys - 1) / shapes[shape].keys;
+    double all = (double)steps * t->step + t->block, alone = (double)steps * t->alone + t->block;
+    return 3 + fmax(((double)each + (shapes[shape].m == 4 ? 0.4 : 0)) * all, alone);
 }
 
 static int best_served(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
