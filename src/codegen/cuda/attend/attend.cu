@@ -1,6 +1,15 @@
 // ---- The steps of a tile ---------------------------------------------------------------------------------------------
 
 // state: R running maxima, then R running sums of this thread's share of the keys.
+__device__ __forceinline__ void clear(float *sums, float *state) {
+#pragma unroll
+    for (int e = 0; e < BLOCKS_V * R * CV; e++)
+        sums[e] = 0;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        state[r] = -infinity(), state[R + r] = 0;
+}
+
 __device__ __forceinline__ void begin(float *sums, float *state, const void *q, long long ldq, long long queries,
                                       const void *k, long long ldk, const void *v, long long ldv, long long keys) {
     copy<ROWS, LINE, THREADS, TABLE_Q>(shared_address(0), (const char *)q, ldq, queries < ROWS ? (int)queries : ROWS,
@@ -8,12 +17,7 @@ __device__ __forceinline__ void begin(float *sums, float *state, const void *q, 
 #pragma unroll
     for (int s = 0; s < STAGES; s++)
         copy_step(s, k, ldk, v, ldv, keys);
-#pragma unroll
-    for (int e = 0; e < BLOCKS_V * R * CV; e++)
-        sums[e] = 0;
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        state[r] = -infinity(), state[R + r] = 0;
+    clear(sums, state);
 }
 
 // Computes the scores of a step, and issues the copies of the one that takes the place of the step before.

@@ -78,12 +78,7 @@ __device__ __forceinline__ void begin_served(float *sums, float *state, const vo
     copy<ROWS, LINE, THREADS, -1>(shared_address(0), (const char *)q, ldq, queries < ROWS ? (int)queries : ROWS, DEPTH_BYTES,
                                   threadIdx.x);
     close_copies();
-#pragma unroll
-    for (int e = 0; e < BLOCKS_V * R * CV; e++)
-        sums[e] = 0;
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        state[r] = -infinity(), state[R + r] = 0;
+    clear(sums, state);
     wait_for_copies<0>();
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     meet_workers();
