@@ -257,6 +257,7 @@ static void clear_shared(void) {
         struct region *r = &part->dynamic[rank];
         memset(r->begin, 0xff, (size_t)(r->end - r->begin));
         part->epoch[rank] = new_epoch();
+        part->copies[rank] = false;
         if (part->ranks > 1) memset(part->kept[rank], 0xff, MOST_STATIC);
     }
     if (part->variables.begin)
@@ -402,6 +403,7 @@ static void do_copy(const struct copy *c) {
 static void copy_later(char *to, const char *from, size_t size, size_t valid) {
     struct thread *t = self();
     const struct copy c = {to, from, size, valid};
+    part->copies[part->seen.rank] = true;
     memory_access(to, size, EMULATED_WRITE | EMULATED_ALIGNED);
     if (valid) memory_access(from, valid, valid == size ? EMULATED_ALIGNED : 0);
     if (!part->options.late) {
@@ -483,15 +485,16 @@ static void start_round(unsigned barrier, unsigned arrivals) {
     *round_at(barrier) = (struct round){.arrivals = (uint16_t)arrivals, .missing = (uint16_t)arrivals};
 }
 
-/* A round that an arrival ends orders what threads did before it and do after it, as a barrier of the block does: for all of them,
- * which forgives some races of those that did not arrive. */
+/* In blocks whose threads copy by themselves (cp.async), a round that an arrival ends orders what threads did before it and do after
+ * it, as a barrier of the block does: for all of them, which forgives some races of those that did not arrive. What the copy engine
+ * brings is not checked, and needs no order. */
 static void arrive(unsigned barrier, unsigned bytes) {
     struct round *r = round_at(barrier);
-    unsigned other = barrier >> RANK_BITS;
+    int other = (int)(barrier >> RANK_BITS), rank = other > 0 ? other - 1 : part->seen.rank;
     if (r->missing == 0 || r->arrivals == 0) part_refuse("arrives at a barrier that waits for nobody");
     r->bytes += (int32_t)bytes;
     r->missing--;
-    if (end_round(r)) part->epoch[other > 0 ? (int)other - 1 : part->seen.rank] = new_epoch();
+    if (end_round(r) && part->copies[rank]) part->epoch[rank] = new_epoch();
 }
 
 /* A round has ended when the current one has the other parity. */

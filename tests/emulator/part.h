@@ -121,6 +121,7 @@ struct part {
     int arrived[MOST_RANKS], arrived_cluster, arrived_named[MOST_RANKS][NAMED];
     int brings[MOST_RANKS];  /* to a block's barrier: did any thread bring what is not 0? */
     int brought[MOST_RANKS]; /* and to the last one */
+    bool copies[MOST_RANKS]; /* did any thread of the block copy asynchronously? */
     struct box boxes[MOST_BOXES];
     unsigned n_boxes;
     uint32_t block_epoch, epoch[MOST_RANKS];
