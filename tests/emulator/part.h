@@ -14,7 +14,7 @@
 enum {
     MOST_THREADS = 1024,
     MOST_RANKS = 16,
-    MOST_COROUTINES = 8192,
+    MOST_COROUTINES = 9216,
     MOST_COPIES = 256,
     MOST_GROUPS = 32,
     MOST_BOXES = 1024,       /* in flight */

@@ -47,6 +47,9 @@ static const struct row_case rows[] = {
     {{INGOT_F16, 3, {3, 5, 40}}, 1, {2}},
     {{INGOT_BF16, 3, {3, 5, 4100}}, 1, {2}},
     {{INGOT_F64, 3, {3, 5, 130}}, 1, {2}},
+    /* Kept in shared memory: one behind the other, and not. */
+    {{INGOT_F16, 3, {1, 1, 110592}}, 1, {2}},
+    {{INGOT_F16, 3, {3, 1, 36864}}, 2, {0, 2}},
     /* Columns. */
     {{INGOT_F32, 3, {1, 49, 2048}}, 1, {1}},
     {{INGOT_F32, 3, {2, 49, 70}}, 1, {1}},
@@ -269,7 +272,7 @@ static void check_stmt(const struct checked *c, const struct ig_stmt *s) {
         check_stmt(c, s->body.at[i]);
 }
 
-/* Checks the registers that a thread keeps between loops, and shared memory, against the limits of every GPU. */
+/* Checks the registers that a thread keeps between loops (not what is loaded ahead within one), and shared memory, against the limits of every GPU. */
 static void check_memory(const struct ig_kernel *kernel) {
     const struct ig_loops *k = kernel->loops;
     int64_t shared = 0, kept = 0;
@@ -278,13 +281,13 @@ static void check_memory(const struct ig_kernel *kernel) {
         if (b->kind == IG_BUFFER_LOCAL) shared += b->elements * (int64_t)ingot_dtype_size(b->dtype);
         if (b->kind == IG_BUFFER_SPREAD) {
             assert_int_equal(b->elements % b->width, 0);
-            kept += b->elements;
+            if (strncmp(b->name, "ahead", 5) != 0) kept += b->elements * (int64_t)ingot_dtype_size(b->dtype);
         }
     }
     assert_true(shared <= 48 * 1024);
     bool team = strstr(kernel->tactic, "teams") != NULL;
-    if (!team) assert_true(kept <= (int64_t)kernel->threads * 64);
-    if (team) assert_true(kept <= 32 * 64);
+    if (!team) assert_true(kept <= (int64_t)kernel->threads * 64 * 4);
+    if (team) assert_true(kept <= 32 * 64 * 4);
     assert_true(kernel->threads >= 32 && kernel->threads <= 1024 && kernel->threads % 32 == 0);
 }
 
@@ -401,7 +404,17 @@ static const struct choice choices[] = {
     {build_softmax,
      {{INGOT_F16, 3, {12, 128, 128}}, 1, {2}},
      "rows, 3 passes, teams of 16 in blocks of 128, 8 elements at once"},
-    {build_softmax, {{INGOT_F32, 3, {1, 8, 8192}}, 1, {2}}, "rows, 3 passes, 2 blocks of 256, 4 elements at once"},
+    {build_softmax, {{INGOT_F32, 3, {1, 8, 8192}}, 1, {2}}, "rows, 3 passes, blocks of 512, 4 elements at once"},
+    /* Of 16 bits, long ones stay in shared memory, and the variance needs no pass of its own. */
+    {build_softmax,
+     {{INGOT_F16, 3, {1, 8, 110592}}, 1, {2}},
+     "rows, 3 passes, 8 blocks of 512, 8 elements at once, kept in shared memory"},
+    {build_norm,
+     {{INGOT_F16, 3, {12, 128, 128}}, 1, {2}},
+     "rows, 2 passes, teams of 16 in blocks of 128, 8 elements at once"},
+    {build_norm,
+     {{INGOT_F32, 3, {12, 128, 128}}, 1, {2}},
+     "rows, 3 passes, teams of 32 in blocks of 128, 4 elements at once"},
     {build_one_transpose, {{INGOT_F32, 3, {1, 64, 64}}, 0, {0}}, "map, blocks of 32 x 32 through shared memory"},
     {build_one_map, {{INGOT_F32, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 4 elements a thread"},
     {build_one_map, {{INGOT_F16, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 8 elements a thread"},

@@ -176,10 +176,11 @@ static void reductions_in_sequence(void **state) {
         }                                                      \
     }
 static const struct reduced groups[] = {
-    GROUPS(F32, 2, 100, 6, 4), GROUPS(F16, 1, 1500, 32, 4), GROUPS(F16, 2, 3000, 5, 2),  GROUPS(BF16, 1, 200, 3, 10),
-    GROUPS(F32, -1, -4, 3, 8), GROUPS(F16, 1, 70, 2, 64),   GROUPS(F64, 2, 80, 3, 3),    GROUPS(F32, 1, 4099, 9, 6),
-    GROUPS(F32, 0, 100, 6, 4), GROUPS(F16, 3, 700, 1, 8),   GROUPS(F16, 140, 65, 20, 4), GROUPS(F32, -1, 6000, 4, 3),
-    GROUPS(F32, 2, 40, 50, 6), GROUPS(F32, 1, 30, 3, 70),   GROUPS(F32, 1, 16, 130, 2),
+    GROUPS(F32, 2, 100, 6, 4),   GROUPS(F16, 1, 1500, 32, 4), GROUPS(F16, 2, 3000, 5, 2),  GROUPS(BF16, 1, 200, 3, 10),
+    GROUPS(F32, -1, -4, 3, 8),   GROUPS(F16, 1, 70, 2, 64),   GROUPS(F64, 2, 80, 3, 3),    GROUPS(F32, 1, 4099, 9, 6),
+    GROUPS(F32, 0, 100, 6, 4),   GROUPS(F16, 3, 700, 1, 8),   GROUPS(F16, 140, 65, 20, 4), GROUPS(F32, -1, 6000, 4, 3),
+    GROUPS(F32, 2, 40, 50, 6),   GROUPS(F32, 1, 30, 3, 70),   GROUPS(F32, 1, 16, 130, 2),  GROUPS(F16, 1, 4096, 16, 4),
+    GROUPS(F16, 1, 4099, 16, 4),
 };
 enum { GROUP_CASES = sizeof groups / sizeof *groups };
 

@@ -95,16 +95,27 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    for (long long at = THREAD * 128; at < each && first + at < bytes; at += THREADS * 128)\n"
      "        asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"((const char *)from + first + at));\n"
      "}\n"},
-    {"ig_cluster_sums_f32", NULL, NULL,
-     "/* Adds up arrays of a cluster's blocks, of up to THREADS numbers, in the same order everywhere; takes as much "
-     "of the */\n"
-     "/* beginning of dynamic shared memory. */\n"
-     "static __device__ void ig_cluster_sums_f32(float *numbers, int count) {\n"
+    {"ig_keep", NULL, NULL,
+     "/* Copies whole pieces of 16 bytes to shared memory, all of them under way together. */\n"
+     "static __device__ void ig_keep(void *to, const void *from, int bytes) {\n"
+     "    const unsigned own = (unsigned)__cvta_generic_to_shared(to);\n"
+     "    for (int at = THREAD * 16; at < bytes; at += THREADS * 16)\n"
+     "        asm volatile(\"cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\" ::\"r\"(own + at),\n"
+     "                     \"l\"((const char *)from + at), \"r\"(16)\n"
+     "                     : \"memory\");\n"
+     "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
+     "}\n"},
+    {"ig_cluster_sum_f32", NULL, NULL,
+     "/* Adds up a number of each thread, if it has one, with those of the threads of the cluster's other blocks, in "
+     "the same "
+     "order */\n"
+     "/* everywhere; takes as much of the beginning of dynamic shared memory as there are numbers. */\n"
+     "static __device__ void ig_cluster_sum_f32(float *number) {\n"
      "    extern __shared__ __align__(1024) char ig_shared[];\n"
      "    float *own = (float *)ig_shared + THREAD, sum = 0.0f;\n"
-     "    if (THREAD < count) *own = numbers[THREAD];\n"
+     "    if (number) *own = *number;\n"
      "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n"
-     "    for (int rank = 0; rank < CLUSTER && THREAD < count; rank++) {\n"
+     "    for (int rank = 0; rank < CLUSTER && number; rank++) {\n"
      "        unsigned from;\n"
      "        float b;\n"
      "        asm volatile(\"mapa.shared::cluster.u32 %0, %1, %2;\"\n"
@@ -113,7 +124,45 @@ const struct ig_code_function ig_cuda_functions[] = {
      "        sum += b;\n"
      "    }\n"
      "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n"
-     "    if (THREAD < count) numbers[THREAD] = sum;\n"
+     "    if (number) *number = sum;\n"
+     "}\n"},
+    {"ig_cluster_sums_f32", NULL, "ig_cluster_sum_f32",
+     "/* The same of arrays, of up to THREADS numbers. */\n"
+     "INLINE void ig_cluster_sums_f32(float *numbers, int count) {\n"
+     "    ig_cluster_sum_f32(THREAD < count ? numbers + THREAD : 0);\n"
+     "}\n"},
+    {"ig_cluster_sums_pair_f32", NULL, "ig_cluster_sum_f32",
+     "INLINE void ig_cluster_sums_pair_f32(float *a, float *b, int count) {\n"
+     "    ig_cluster_sum_f32(THREAD < count ? a + THREAD : THREAD < 2 * count ? b + (THREAD - count) : 0);\n"
+     "}\n"},
+    /* Both sums of a pass, with the barriers of one. */
+    {"ig_block_add_pair_f32", NULL, "ig_team_add_f32 ig_plus_f32",
+     "static __device__ void ig_block_add_pair_f32(float &a, float &b) {\n"
+     "    __shared__ float parts[2][THREADS / 32];\n"
+     "    a = ig_team_add_f32(a, 32);\n"
+     "    b = ig_team_add_f32(b, 32);\n"
+     "    __syncthreads();\n"
+     "    if (THREAD % 32 == 0) {\n"
+     "        parts[0][THREAD / 32] = a;\n"
+     "        parts[1][THREAD / 32] = b;\n"
+     "    }\n"
+     "    __syncthreads();\n"
+     "    a = parts[0][0];\n"
+     "    b = parts[1][0];\n"
+     "    for (int warp = 1; warp < THREADS / 32; warp++) {\n"
+     "        a = ig_plus_f32(a, parts[0][warp]);\n"
+     "        b = ig_plus_f32(b, parts[1][warp]);\n"
+     "    }\n"
+     "}\n"},
+    {"ig_cluster_add_pair_f32", NULL, "ig_block_add_pair_f32 ig_cluster_sums_f32",
+     "static __device__ void ig_cluster_add_pair_f32(float &a, float &b) {\n"
+     "    __shared__ float both[2];\n"
+     "    ig_block_add_pair_f32(a, b);\n"
+     "    if (THREAD < 2) both[THREAD] = THREAD == 0 ? a : b;\n"
+     "    ig_cluster_sums_f32(both, 2);\n"
+     "    __syncthreads();\n"
+     "    a = both[0];\n"
+     "    b = both[1];\n"
      "}\n"},
     {"ig_nothing", NULL, NULL,
      "/* Read, and not used, in place of inputs without elements. */\n"

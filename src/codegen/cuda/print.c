@@ -67,6 +67,7 @@ const struct ig_code_language ig_cuda_language = {
     .nan_f32 = "__int_as_float(0x7fc00000)",
     .nan_f64 = "__longlong_as_double(0x7ff8000000000000)",
     .narrow = true,
+    .moves_halves = true,
     .apart = apart,
     .address = address,
     .begin = "begin", /* set for each tile, since a block's tiles are not consecutive */

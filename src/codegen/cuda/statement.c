@@ -77,20 +77,37 @@ static void open_reductions(struct ig_cuda_printer *c, const struct ig_code_redu
     }
 }
 
+/* A block's sums of floats, two and two; the number of sums that this has added up. */
+static uint32_t add_pairs(struct ig_cuda_printer *c, const struct ig_code_reductions *r, const char *who) {
+    struct ig_code_printer *p = &c->base;
+    uint32_t done = 0;
+    if (c->level == IG_CUDA_TEAM) return 0;
+    for (; done + 1 < r->updates.count; done += 2) {
+        const struct ig_stmt *a = r->updates.at[done], *b = r->updates.at[done + 1];
+        if (a->op != IG_OP_add || b->op != IG_OP_add || a->dtype != INGOT_F32 || b->dtype != INGOT_F32) break;
+        const char *name = ig_format(p->job, "ig_%s_add_pair_f32", who);
+        ig_code_prelude_use(&p->prelude, name);
+        ig_code_line(p, "%s(part%d, part%d);", name, a->var, b->var);
+    }
+    return done;
+}
+
 /* acc = acc op (the parts of all threads). */
 static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_reductions *r) {
     struct ig_code_printer *p = &c->base;
+    bool team = c->level == IG_CUDA_TEAM;
+    const char *who = team ? "team" : p->kernel->cluster > 1 ? "cluster" : "block";
+    uint32_t added = add_pairs(c, r, who);
+    IG_ASSERT(p->job, team || !c->producer);
     for (uint32_t i = 0; i < r->updates.count; i++) {
         const struct ig_stmt *u = r->updates.at[i];
-        const char *type = ingot_dtype_name(u->dtype), *op = operator_name(u->op);
-        bool team = c->level == IG_CUDA_TEAM;
-        const char *who = team ? "team" : p->kernel->cluster > 1 ? "cluster" : "block";
-        const char *name = ig_format(p->job, "ig_%s_%s_%s", who, op, type);
-        IG_ASSERT(p->job, team || !c->producer);
-        ig_code_prelude_use(&p->prelude, name);
+        const char *type = ingot_dtype_name(u->dtype), *all = ig_format(p->job, "part%d", u->var);
         p->stands_for[u->var] = NULL;
-        const char *all = team ? ig_format(p->job, "%s(part%d, %d)", name, u->var, c->lanes)
-                               : ig_format(p->job, "%s(part%d)", name, u->var);
+        if (i >= added) {
+            const char *name = ig_format(p->job, "ig_%s_%s_%s", who, operator_name(u->op), type);
+            ig_code_prelude_use(&p->prelude, name);
+            all = team ? ig_format(p->job, "%s(%s, %d)", name, all, c->lanes) : ig_format(p->job, "%s(%s)", name, all);
+        }
         const char *both = ig_format(p->job, "ig_%s_%s", combining_name(u->op), type);
         ig_code_prelude_use(&p->prelude, both);
         ig_code_line(p, "acc%d = %s(acc%d, %s);", u->var, both, u->var, all);

@@ -204,7 +204,8 @@ static void vectorize_store(struct vectors *v, struct ig_stmt **at, uint32_t n_b
     struct ig_stmt *s = without_condition(v, *at);
     int buffer = s->buffer;
     IG_ASSERT(v->k->job, (uint32_t)buffer < n_buffers);
-    ig_x first = in_memory(v, buffer) && !v->loads[buffer] ? first_of(v, s->index) : IG_NO_X;
+    bool copied = in_memory(v, buffer) || in_shared_memory(v, buffer);
+    ig_x first = copied && !v->loads[buffer] ? first_of(v, s->index) : IG_NO_X;
     if (first == IG_NO_X || (s != *at && !may_have_condition(bytes_of(v, buffer)))) return;
     ig_x condition = s == *at ? IG_NO_X : (*at)->value, number;
     const char *narrowed = match_narrowed(v, buffer, s->value, &number);

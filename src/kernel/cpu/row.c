@@ -103,11 +103,11 @@ struct ig_kernel *ig_kernel_row(struct ig_graph *graph, const struct ig_region *
                                 const struct ig_sizes *at) {
     (void)target;
     struct ig_row r;
-    ig_row_init(&r, graph, region, at);
+    ig_row_init(&r, graph, region, at, false);
     if (!make_groups(&r)) {
-        ig_row_init(&r, graph, region, at);
+        ig_row_init(&r, graph, region, at, false);
         if (r.columns ? !make_columns(&r) : !make_lines(&r)) {
-            ig_row_init(&r, graph, region, at);
+            ig_row_init(&r, graph, region, at, false);
             ig_row_staged(&r);
         }
     }

@@ -168,7 +168,7 @@ static void make_model(struct joined *j, uint32_t ranks) {
 struct ig_kernel *ig_kernel_exchange_row_cuda(struct ig_graph *graph, const struct ig_region *region,
                                               const struct ig_target *target, const struct ig_sizes *at) {
     struct joined j = {.g = graph, .region = region, .collective = &graph->nodes.at[region->anchor]};
-    ig_row_init(&j.row, graph, region, at);
+    ig_row_init(&j.row, graph, region, at, false);
     if (!measure(&j)) return NULL;
     leave_value_out(&j);
     struct ig_kernel *kernel = j.row.kernel;

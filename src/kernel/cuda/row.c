@@ -2,8 +2,8 @@
  * The row family on GPUs, where the innermost axis is reduced. A row of up to 1024 elements is done by a team of
  * threads of a warp, several rows per block, so that reductions are shuffles and need no barrier; a longer row takes a
  * whole block. Rows of constant size are read once: values that several passes need, inputs included, stay in the
- * registers of the thread that computed them. Other rows are read again in each pass, from the caches. If all rows are
- * in flight at once, constants of the last pass, such as a normalisation's weights, are loaded before the first pass,
+ * registers of the thread that computed them, or, of long rows of 16 bits, in shared memory. Other rows are read again in each
+ * pass, from the caches. If all rows are in flight at once, constants of the last pass, such as a normalisation's weights, are loaded before the first pass,
  * since their latency is then on the critical path. If blocks do rows in turn, these constants come from the first
  * cache, and registers are worth more.
  *
@@ -26,9 +26,12 @@ enum {
     EARLY_BYTES = 16 << 10, /* largest constant to prefetch before the kernel waits */
     MOST_EARLY = 4,
     MOST_VECTOR = 8,
-    MOST_BLOCKS = 8,   /* of a cluster */
     LEAST_PART = 4096, /* elements of a row that a block of a cluster does */
     SHARED_BYTES = 16, /* for reductions over a cluster */
+    SHORT =
+        12288, /* longest row, or part of one, in elements, that blocks of 512 threads keep in registers if there are few */
+    MOST_SLOTS = 3,    /* blocks of a multiprocessor that keep their rows in shared memory */
+    SLOT_BYTES = 1024, /* of shared memory that a block takes besides */
     FEW_EACH = 4,      /* elements of a lane, if rows are few */
     MANY_EACH = 16,
     FEW = 512, /* threads per multiprocessor that can have that many registers */
@@ -42,7 +45,13 @@ struct lines {
     int64_t part; /* elements per row and block, if they are equally many in each and kept in registers; -1: not so */
     ig_x share;   /* the block's part of the row */
     int vector;   /* elements per access */
+    ig_value halves; /* what is kept in shared memory, else IG_NO_VALUE */
+    bool copied;     /* by a call, since it lies in memory as in shared memory */
+    int slots;       /* blocks that a multiprocessor has room for */
+    int half;        /* bytes of shared memory: a little over half of what there is */
+    bool alone;      /* of several blocks that do a row, each is to have a multiprocessor for itself */
     ig_x vars[IG_NEST_DIMS];
+    ig_x at;                              /* the loop over a row's accesses */
     bool few;                             /* few rows: all are in flight at once */
     int n_early;                          /* number of constants loaded before the passes */
     int early[MOST_EARLY];                /* their register buffers */
@@ -76,14 +85,6 @@ static int lanes_for(int64_t row, int64_t each) {
     return lanes;
 }
 
-/* Blocks that do a row together: if there are fewer rows than multiprocessors, and a block's part is long. */
-static int blocks_for(int64_t row, int64_t rows) {
-    int blocks = 1;
-    while (blocks < MOST_BLOCKS && rows * blocks < IG_CUDA_PROCESSORS && row / (blocks * 2) >= LEAST_PART)
-        blocks *= 2;
-    return blocks;
-}
-
 /* Are all reductions such that clusters have functions for them? */
 static bool can_share(const struct ig_row *r, const struct ig_target *target) {
     if (target->sm < 90) return false;
@@ -93,16 +94,73 @@ static bool can_share(const struct ig_row *r, const struct ig_target *target) {
     return true;
 }
 
+/* Bytes that a row's elements take in memory, inputs and outputs. */
+static double row_bytes(const struct lines *l, int64_t row, bool again) {
+    const struct ig_row *r = l->r;
+    double bytes = 0;
+    for (uint32_t i = 0; i < r->region->inputs.count; i++) {
+        const struct ig_type *type = ig_type_of(r->graph, r->region->inputs.at[i]);
+        if (ig_row_is_space_shape(r, type)) bytes += (again ? 2 : 1) * (double)ingot_dtype_size(type->dtype);
+    }
+    const struct ig_type *type = ig_type_of(r->graph, r->region->outputs.at[0]);
+    if (ig_row_is_space_shape(r, type)) bytes += (double)ingot_dtype_size(type->dtype);
+    return bytes * (double)row;
+}
+
+/* A long row, or if several blocks do it their parts. */
+struct long_row {
+    struct lines *l;
+    const struct ig_target *target;
+    int64_t row;
+    ig_value halves;
+};
+
+/* May the elements that the blocks do be kept? */
+static bool is_even(const struct lines *l, int blocks) {
+    return blocks == 1 || (l->n > 0 && l->n % ((int64_t)MOST_VECTOR * blocks) == 0);
+}
+
+/* What a block of `blocks` keeps, and how many a multiprocessor has room for. */
+static void divide_row(const struct long_row *p, int blocks) {
+    struct lines *l = p->l;
+    struct ig_kernel *kernel = l->r->kernel;
+    int64_t part = p->row / blocks, bytes = 2 * part + SHARED_BYTES, limit = ig_target_shared_bytes(p->target);
+    bool halves = p->halves != IG_NO_VALUE && part > SHORT && l->n == p->row && bytes <= limit && is_even(l, blocks);
+    bool few = halves || part <= SHORT || (blocks > 1 && (part <= MIDDLE || part > LONGEST));
+    l->half = (int)limit / 2 + SLOT_BYTES;
+    l->blocks = blocks;
+    l->halves = halves ? p->halves : IG_NO_VALUE;
+    kernel->threads = part <= 4096 ? 256 : few ? 512 : 1024;
+    l->slots = 1024 / kernel->threads;
+    if (halves) l->slots = (int)(limit / (bytes + SLOT_BYTES));
+    if (l->slots > MOST_SLOTS) l->slots = MOST_SLOTS;
+    if (l->slots < 1) l->slots = 1;
+    l->alone = ig_row_share_alone(guess_rows(l->r), blocks);
+    if (l->alone) l->slots = 1;
+    kernel->resident = halves ? l->slots : 0;
+}
+
+static bool is_read_once(const struct lines *l, int64_t part) {
+    return l->halves != IG_NO_VALUE || (l->n >= 0 && part <= LONGEST && is_even(l, l->blocks));
+}
+
+static double time_of(const void *user, int blocks) {
+    const struct long_row *p = user;
+    int64_t part = p->row / blocks;
+    if (part < LEAST_PART) return -1;
+    divide_row(p, blocks);
+    double bytes = row_bytes(p->l, part, !is_read_once(p->l, part));
+    return ig_row_share_time((double)guess_rows(p->l->r), blocks, p->l->slots, bytes);
+}
+
 static void choose_threads(struct lines *l, const struct ig_target *target) {
     struct ig_row *r = l->r;
     int64_t row = l->n < 0 ? TEAM_ROW : l->n, lo, hi;
     ig_dim_range(r->k->dims, r->count, &lo, &hi);
     if (l->n < 0 && lo > TEAM_ROW) row = lo;
-    l->blocks = can_share(r, target) ? blocks_for(row, guess_rows(r)) : 1;
     if (row > TEAM_ROW) {
-        row /= l->blocks;
-        bool few = row <= 12288 || (l->blocks > 1 && (row <= MIDDLE || row > LONGEST));
-        r->kernel->threads = row <= 4096 ? 256 : few ? 512 : 1024;
+        struct long_row p = {l, target, row, ig_row_halves_cuda(r)};
+        divide_row(&p, ig_row_share_choose(time_of, &p, can_share(r, target)));
         return;
     }
     /* About four elements per lane; more if the row is long, or if there are so many rows that instructions count more
@@ -121,9 +179,9 @@ static int team_threads(int lanes, int64_t rows) {
 
 /* What depends on the number of rows, and what the kernel is. */
 struct problem {
-    int lanes, threads, blocks;
+    int lanes, threads, blocks, slots;
     bool few;
-    double row_bytes;
+    double row_bytes; /* if several passes read what is not kept, so often */
 };
 
 /* The rules above say which kernel is best; how much others lose is rounded from measurements on an H200: a kernel for
@@ -136,12 +194,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     if (p->threads < threads) time *= sqrt((double)threads / p->threads);
     if (p->few && !few) time *= 1.5;
     double start = p->threads > threads || few > p->few ? 3.3 : 3;
-    if (!p->lanes) {
-        /* A multiprocessor reads some 40 GB/s; blocks of a cluster wait for each other. */
-        double busy = fmin((double)sizes[0] * p->blocks, IG_CUDA_PROCESSORS);
-        time = fmax(time, (double)sizes[0] * p->row_bytes / busy / 4e4);
-        if (p->blocks > 1) start += 0.5;
-    }
+    if (!p->lanes) time = ig_row_share_time((double)sizes[0], p->blocks, p->slots, p->row_bytes / p->blocks);
     return start + time;
 }
 
@@ -149,13 +202,10 @@ static void make_model(struct lines *l) {
     struct ig_row *r = l->r;
     struct ig_dims *dims = r->k->dims;
     struct problem *p = IG_NEW(r->k->job, struct problem);
+    int64_t row = l->n < 0 ? TEAM_ROW : l->n;
     *p = (struct problem){.lanes = l->lanes, .threads = r->kernel->threads, .blocks = l->blocks, .few = l->few};
-    for (uint32_t i = 0; i <= r->region->inputs.count; i++) {
-        bool is_input = i < r->region->inputs.count;
-        ig_value v = is_input ? r->region->inputs.at[i] : r->region->outputs.at[0];
-        if (is_input && !ig_row_is_space_shape(r, ig_type_of(r->graph, v))) continue;
-        p->row_bytes += (double)(l->n < 0 ? TEAM_ROW : l->n) * (double)ingot_dtype_size(ig_type_of(r->graph, v)->dtype);
-    }
+    p->slots = l->slots;
+    p->row_bytes = row_bytes(l, row, !is_read_once(l, row / l->blocks));
     ig_dim one = ig_dim_const(dims, 1), rows = ig_dim_product(dims, r->nest.extent, r->kept);
     r->kernel->model = (struct ig_kernel_model){{rows, one, one, one}, p, cost};
 }
@@ -190,10 +240,26 @@ void ig_row_keep_cuda(struct ig_row *r, int64_t elements, int each) {
     }
 }
 
+/* Are the elements of a row? */
+static bool are_one_behind_the_other(const struct ig_row *r) {
+    int64_t n;
+    bool behind = false;
+    for (int d = 0; d < r->space.rank; d++) {
+        behind = behind || r->reduced[d];
+        if (behind && !r->reduced[d] && !(ig_dim_is_const(r->k->dims, r->space.dim[d], &n) && n == 1)) return false;
+    }
+    return true;
+}
+
 static void choose_kept(struct lines *l) {
-    int64_t whole = (int64_t)MOST_VECTOR * l->blocks;
     l->part = -1;
-    if (l->n < 2 || l->n / l->blocks > LONGEST || (l->blocks > 1 && l->n % whole != 0)) return;
+    if (l->halves != IG_NO_VALUE) {
+        l->part = l->n / l->blocks;
+        l->copied = l->part % MOST_VECTOR == 0 && are_one_behind_the_other(l->r);
+        ig_row_keep_halves_cuda(l->r, l->halves, SHARED_BYTES, l->copied);
+        return;
+    }
+    if (l->n < 2 || l->n / l->blocks > LONGEST || !is_even(l, l->blocks)) return;
     l->part = l->n / l->blocks;
     int threads = l->lanes ? l->lanes : l->r->kernel->threads;
     ig_row_keep_cuda(l->r, l->part, (int)((l->part + threads - 1) / threads));
@@ -223,7 +289,7 @@ static ig_x bind(struct lines *l, int which, ig_x place) {
 
 /* ---- Constants loaded early -------------------------------------------------------------------------------------- */
 
-/* The loads of constants in an expression. */
+/* The loads of constants for an element, in an expression. */
 struct loads {
     const struct lines *l;
     ig_x at[MOST_EARLY];
@@ -241,7 +307,7 @@ static bool is_constant(const struct lines *l, int buffer) {
 
 static bool collect(struct loads *s, ig_x x) {
     const struct ig_x_node n = *ig_x_look(s->l->r->k, x);
-    if (n.kind == IG_X_LOAD && is_constant(s->l, (int)n.i)) {
+    if (n.kind == IG_X_LOAD && is_constant(s->l, (int)n.i) && ig_x_contains(s->l->r->k, x, s->l->at)) {
         for (int i = 0; i < s->count; i++) {
             if (s->at[i] == x) return true;
         }
@@ -288,6 +354,7 @@ static void load_constants(struct lines *l, struct ig_stmt *body) {
     if (!l->few || l->n < 2 || r->passes == 0 || l->blocks > 1) return;
     struct ig_stmt *loop = ig_s_for(r->k, body, IG_FOR_SIMD, num(r, 0), num(r, l->n / l->vector), num(r, 1), &at);
     struct ig_stmt *inner = loop;
+    l->at = at;
     if (l->vector > 1) inner = ig_s_for(r->k, loop, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
     split_place(l, at, lane);
     ig_x place = ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane);
@@ -356,6 +423,7 @@ static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
         to = ig_x_min(r->k, ig_x_add(r->k, from, part), to);
     }
     body = ig_s_for(r->k, body, IG_FOR_SIMD, from, to, num(r, 1), &at);
+    l->at = at;
     if (l->vector > 1) body = ig_s_for(r->k, body, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
     split_place(l, ig_x_add(r->k, first, at), lane);
     emit_element(l, body, pass, ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane));
@@ -389,6 +457,8 @@ static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
         r->kernel->cluster = l->blocks;
         r->kernel->shared_bytes = SHARED_BYTES;
     }
+    if (l->halves != IG_NO_VALUE) r->kernel->shared_bytes = (int)(SHARED_BYTES + 2 * l->part);
+    if (l->blocks > 1 && l->alone && r->kernel->shared_bytes < l->half) r->kernel->shared_bytes = l->half;
     if (!l->lanes) return body;
     ig_x first = ig_x_mul(r->k, *out_row, num(r, each));
     ig_x end = ig_x_min(r->k, ig_x_add(r->k, first, num(r, each)), dim(r, rows));
@@ -402,10 +472,21 @@ static void emit_call(struct lines *l, struct ig_stmt *body, const struct ig_row
     ig_s_call(l->r->k, body, call->function, call->args, call->n_args);
 }
 
+/* The block's part of the row comes to shared memory. */
+static void emit_copy(struct lines *l, struct ig_stmt *body, ig_x row) {
+    struct ig_row *r = l->r;
+    ig_x from = ig_x_mul(r->k, row, num(r, l->n));
+    if (l->blocks > 1) from = ig_x_add(r->k, from, ig_x_mul(r->k, l->share, num(r, l->part)));
+    const struct ig_call_arg args[] = {
+        {r->cache_of[l->halves], num(r, 0)}, {r->lower.buffer_of[l->halves], from}, {-1, num(r, 2 * l->part)}};
+    ig_s_call(r->k, body, "ig_keep", args, 3);
+}
+
 static void emit(struct lines *l) {
     struct ig_row *r = l->r;
     ig_x row;
     struct ig_stmt *body = row_loop(l, &row);
+    if (l->copied) emit_copy(l, body, row);
     for (int d = r->kept - 1; d > 0; d--) {
         l->vars[d] = ig_x_mod(r->k, row, dim(r, r->nest.extent[d]));
         row = ig_x_div(r->k, row, dim(r, r->nest.extent[d]));
@@ -452,7 +533,7 @@ static void set_widths(struct lines *l) {
 }
 
 static bool lines_prepare(struct lines *l, struct ig_row *r, const struct ig_target *target) {
-    *l = (struct lines){.r = r, .n = -1};
+    *l = (struct lines){.r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE};
     if (!r->regular || r->columns) return false;
     ig_dim_is_const(r->k->dims, r->count, &l->n);
     choose_threads(l, target);
@@ -485,7 +566,7 @@ static void keep_operands(struct ig_row *r, int64_t elements, int each) {
 }
 
 bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival) {
-    struct lines l = {.r = r, .n = -1, .blocks = 1, .few = true, .arrival = arrival};
+    struct lines l = {.r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE, .few = true, .arrival = arrival};
     if (!r->regular || r->columns || !ig_dim_is_const(r->k->dims, r->count, &l.n) || l.n < 2) return false;
     l.part = l.n;
     r->cache_of[arrival->value] = arrival->buffer;
@@ -508,7 +589,7 @@ struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_reg
                                      const struct ig_target *target, const struct ig_sizes *at) {
     struct ig_row r;
     struct lines l;
-    ig_row_init(&r, graph, region, at);
+    ig_row_init(&r, graph, region, at, true);
     if (r.regular && r.columns && ig_row_columns_cuda(&r)) {
         ig_row_finish(&r);
         return r.kernel;
@@ -518,7 +599,7 @@ struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_reg
             ig_row_finish(&r);
             return r.kernel;
         }
-        ig_row_init(&r, graph, region, at);
+        ig_row_init(&r, graph, region, at, true);
     }
     if (lines_prepare(&l, &r, target)) {
         emit(&l);
@@ -526,10 +607,11 @@ struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_reg
             l.lanes ? ig_format(graph->job, "teams of %d in blocks of %d", l.lanes, r.kernel->threads)
                     : ig_format(graph->job, "%sblocks of %d",
                                 l.blocks > 1 ? ig_format(graph->job, "%d ", l.blocks) : "", r.kernel->threads);
-        r.kernel->tactic = ig_format(graph->job, "rows, %d passes, %s, %d elements at once%s", r.passes + 1, who,
-                                     l.vector, l.n_early ? ", constants early" : "");
+        r.kernel->tactic =
+            ig_format(graph->job, "rows, %d passes, %s, %d elements at once%s%s", r.passes + 1, who, l.vector,
+                      l.n_early ? ", constants early" : "", l.halves == IG_NO_VALUE ? "" : ", kept in shared memory");
     } else {
-        ig_row_init(&r, graph, region, at);
+        ig_row_init(&r, graph, region, at, false);
         ig_row_staged(&r);
     }
     ig_row_finish(&r);

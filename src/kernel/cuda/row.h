@@ -27,6 +27,25 @@ struct ig_row_arrival {
 bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival);
 /* Rows in pieces that lie side by side; false if there are none, or the region turns out not to be regular. */
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target);
+/*
+ * Long rows that blocks of a cluster do together (row_share.c). The time in microseconds of `clusters` of `blocks` each that move
+ * `bytes`, where a multiprocessor has room for `slots` blocks.
+ */
+double ig_row_share_time(double clusters, int blocks, int slots, double bytes);
+/*
+ * Is there a multiprocessor for each block? Such kernels ask for over half of its shared memory: they begin before the kernel in front
+ * of them has ended, and two blocks would share a multiprocessor that is free early, while others stay idle.
+ */
+bool ig_row_share_alone(int64_t clusters, int blocks);
+/* The number of blocks, 1 to 8, for which the model's time is least; negative: so many cannot be. */
+typedef double (*ig_row_share_model)(const void *user, int blocks);
+int ig_row_share_choose(ig_row_share_model model, const void *user, bool shares);
+/* The only input of the row's shape, if it is of 16 bits and several passes need it, else IG_NO_VALUE: what blocks keep in
+ * shared memory as it is, where registers have no room for it. */
+ig_value ig_row_halves_cuda(struct ig_row *r);
+/* Keeps it from byte `offset` of dynamic shared memory on, in places of r->place, filled by the first pass that needs it, or if
+ * `comes` before the passes by the schedule. Before ig_row_prepare. */
+void ig_row_keep_halves_cuda(struct ig_row *r, ig_value v, int64_t offset, bool comes);
 /* Chooses what stays in the registers of the threads that loaded or computed it, which need it in several passes, if they
  * have `each` elements; in buffers of `elements`, whose width is to be set once it is known. Before ig_row_prepare. */
 void ig_row_keep_cuda(struct ig_row *r, int64_t elements, int each);

@@ -87,17 +87,37 @@ ig_x ig_row_neutral(struct ig_row *r, const struct ig_row_step *step) {
                                           : ig_x_int(r->k, step->dtype, (int64_t)neutral);
 }
 
+static ig_x accumulated(struct ig_row *r, const struct ig_row_step *step);
+
+static ig_x count_as(struct ig_row *r, enum ingot_dtype dtype) {
+    return ig_x_cast(r->k, ig_x_dim(r->k, r->count), dtype, false);
+}
+
+/* The sum or mean of squared deviations from the mean, from the squares of x - shift. Rounding makes none negative. */
+static ig_x deviation(struct ig_row *r, const struct ig_row_step *step, ig_x squares) {
+    struct ig_loops *k = r->k;
+    const struct ig_row_step *of = &r->steps.at[step->mean];
+    ig_x away = ig_x_map2(k, IG_OP_sub, ig_row_result(r, of, accumulated(r, of)), step->shift);
+    ig_x all = ig_x_map2(k, IG_OP_mul, away, away);
+    if (step->op == IG_OP_reduce_mean) {
+        squares = ig_x_map2(k, IG_OP_div, squares, count_as(r, step->dtype));
+    } else {
+        all = ig_x_map2(k, IG_OP_mul, all, count_as(r, step->dtype));
+    }
+    return ig_x_map2(k, IG_OP_max, ig_x_map2(k, IG_OP_sub, squares, all), ig_x_float(k, step->dtype, 0));
+}
+
 ig_x ig_row_result(struct ig_row *r, const struct ig_row_step *step, ig_x accumulated) {
     struct ig_loops *k = r->k;
     enum ingot_dtype dtype = ig_type_of(r->graph, step->value)->dtype;
+    if (step->mean >= 0) return deviation(r, step, accumulated);
     if (step->is_place) {
         /* An empty axis gives 0. */
         ig_x none = ig_x_map2(k, IG_OP_eq, accumulated, ig_row_neutral(r, step));
         return ig_x_cast(k, ig_x_select(k, none, ig_x_int(k, INGOT_I32, 0), accumulated), INGOT_I64, false);
     }
     if (step->op == IG_OP_reduce_mean) {
-        ig_x count = ig_x_cast(k, ig_x_dim(k, r->count), step->dtype, false);
-        accumulated = ig_x_map2(k, IG_OP_div, accumulated, count);
+        accumulated = ig_x_map2(k, IG_OP_div, accumulated, count_as(r, step->dtype));
     }
     return ig_dtype_is_float(dtype) ? accumulated : ig_x_cast(k, accumulated, dtype, false);
 }
@@ -146,6 +166,8 @@ static void add_step(struct ig_row *r, const struct ig_node *n, bool is_place, i
                                .update = update_of(n->op),
                                .dtype = acc_dtype(n->op, dtype),
                                .is_place = is_place,
+                               .mean = -1,
+                               .shift = IG_NO_X,
                                .pass = pass,
                                .acc = -1,
                                .array = -1,
@@ -170,6 +192,55 @@ static bool fits_space(struct ig_row *r, const struct ig_node *n) {
     return ig_row_is_space_shape(r, ig_type_of(r->graph, n->in[0])) && !memcmp(reduced, r->reduced, sizeof reduced);
 }
 
+/* ---- Deviations in the pass of their mean ------------------------------------------------------------------------ */
+
+/* Is all that the region stores rounded to 16 bits, and has each row an element? */
+static bool may_join(const struct ig_row *r) {
+    int64_t least = 1, lo, hi;
+    for (uint32_t i = 0; i < r->region->outputs.count; i++) {
+        enum ingot_dtype dtype = ig_type_of(r->graph, r->region->outputs.at[i])->dtype;
+        if (!ig_dtype_is_float(dtype) || ingot_dtype_size(dtype) != 2) return false;
+    }
+    for (int i = 0; i < r->space.rank; i++) {
+        ig_dim_range(r->k->dims, r->reduced[i] ? r->space.dim[i] : ig_dim_const(r->k->dims, 1), &lo, &hi);
+        if (lo < least) least = lo;
+    }
+    return least >= 1;
+}
+
+static const struct ig_node *node_in(const struct ig_row *r, ig_value v, enum ig_op op) {
+    const struct ig_node *n = v == IG_NO_VALUE || r->pass_of[v] < 0 ? NULL : ig_def(r->graph, v);
+    return n && n->op == op ? n : NULL;
+}
+
+/* The step of x's mean if n sums (x - mean)^2 and x is known before all reductions, else -1. */
+static int find_mean(const struct ig_row *r, const struct ig_node *n) {
+    if (n->op != IG_OP_reduce_mean && n->op != IG_OP_reduce_sum) return -1;
+    const struct ig_node *square = node_in(r, n->in[0], IG_OP_mul);
+    const struct ig_node *less = square && square->in[0] == square->in[1] ? node_in(r, square->in[0], IG_OP_sub) : NULL;
+    for (uint32_t i = 0; less && i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->value == less->in[1] && step->in == less->in[0] && step->op == IG_OP_reduce_mean &&
+            step->dtype == INGOT_F32 && step->pass == 0) {
+            return may_join(r) ? (int)i : -1;
+        }
+    }
+    return -1;
+}
+
+/* Is n such a sum? Its step goes into the mean's pass. */
+static bool join_deviations(struct ig_row *r, const struct ig_node *n) {
+    int mean = r->joins ? find_mean(r, n) : -1;
+    if (mean < 0) return false;
+    add_step(r, n, false, 0);
+    struct ig_row_step *step = &r->steps.at[r->steps.count - 1];
+    step->mean = mean;
+    step->in = r->steps.at[mean].in;
+    return true;
+}
+
+/* ---- Passes, by value -------------------------------------------------------------------------------------------- */
+
 static void assign_passes(struct ig_row *r) {
     r->space.rank = -1;
     for (uint32_t i = 0; i < r->region->nodes.count; i++) {
@@ -180,8 +251,12 @@ static void assign_passes(struct ig_row *r) {
         }
         if (ig_row_is_reduction(n)) {
             if (!fits_space(r, n)) r->regular = false;
-            add_step(r, n, false, pass++);
-            if (is_arg(n->op)) add_step(r, n, true, pass++);
+            if (join_deviations(r, n)) {
+                pass = 1;
+            } else {
+                add_step(r, n, false, pass++);
+                if (is_arg(n->op)) add_step(r, n, true, pass++);
+            }
         }
         for (uint32_t o = 0; o < n->n_out; o++)
             r->pass_of[n->out + o] = pass;
@@ -318,13 +393,27 @@ static ig_x place_of(const struct ig_row *r, const struct ig_row_step *step) {
     return r->index[ig_attr_int(r->graph, ig_def(r->graph, step->value), IG_ATTR_axis)];
 }
 
+/* What the step sums, of the row's first element. */
+static ig_x first_element(struct ig_row *r, const struct ig_row_step *step) {
+    ig_x index[INGOT_MAX_RANK];
+    for (int d = 0; d < r->space.rank; d++)
+        index[d] = r->reduced[d] ? ig_x_index(r->k, 0) : r->index[d];
+    return ig_row_term(r, step, ig_lower_value(&r->lower, step->in, index), IG_NO_X, IG_NO_X);
+}
+
 static void lower_step(struct ig_row *r, uint32_t i) {
     struct ig_row_step *step = &r->steps.at[i];
     ig_x extremum = step->is_place ? accumulated(r, &r->steps.at[i - 1]) : IG_NO_X;
     ig_x operand = ig_lower_value(&r->lower, step->in, r->index);
     ig_x place = step->is_place ? place_of(r, step) : IG_NO_X;
     step = &r->steps.at[i];
-    step->term = ig_nest_add(&r->nest, ig_row_term(r, step, operand, extremum, place));
+    ig_x term = ig_row_term(r, step, operand, extremum, place);
+    if (step->mean >= 0) {
+        step->shift = first_element(r, step);
+        term = ig_x_map2(r->k, IG_OP_sub, term, step->shift);
+        term = ig_x_map2(r->k, IG_OP_mul, term, term);
+    }
+    step->term = ig_nest_add(&r->nest, term);
 }
 
 static void add_store(struct ig_row *r, int pass, int buffer, ig_x position, ig_value value, const ig_x *index) {
@@ -402,8 +491,9 @@ bool ig_row_prepare(struct ig_row *r, int lanes) {
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at) {
-    *r = (struct ig_row){.graph = graph, .region = region, .at = at};
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at,
+                 bool joins) {
+    *r = (struct ig_row){.graph = graph, .region = region, .at = at, .joins = joins};
     r->kernel = IG_NEW(graph->job, struct ig_kernel);
     r->regular = true;
     r->k = r->kernel->loops = ig_loops_create(graph->job, graph->dims);

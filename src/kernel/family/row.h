@@ -7,7 +7,7 @@
  *     cpu/row_lines.c    the innermost axis is reduced: one row at a time, accumulators in registers
  *     cpu/row_columns.c  the innermost axis is kept: a block of neighbouring rows at a time, accumulators in arrays; also
  *                        where neighbouring rows have some elements each side by side (groups of channels)
- *     cuda/row.c, cuda/row_columns.c, cuda/row_groups.c   the same for GPUs
+ *     cuda/row.c, cuda/row_columns.c, cuda/row_groups.c   the same for GPUs; cuda/row_share.c: long rows, by several blocks
  *     row_staged.c       any region: one reduction after the other, results in scratch memory, one thread
  */
 #ifndef IG_KERNEL_ROW_H
@@ -30,6 +30,8 @@ struct ig_row_step {
     enum ig_op update;      /* add, mul, min, max */
     enum ingot_dtype dtype; /* of the accumulator */
     bool is_place;          /* the second step of argmax */
+    int mean;   /* the step of the mean whose squared deviations are summed in the same pass (ig_row_init); -1: none */
+    ig_x shift; /* of these: the row's first element */
     int pass;
     int acc;     /* row_lines: accumulator */
     int array;   /* row_columns: local buffer of results */
@@ -61,6 +63,7 @@ struct ig_row {
     bool reduced[INGOT_MAX_RANK];
     bool regular; /* false: only row_staged applies */
     bool columns;
+    bool joins;    /* squared deviations from a mean are summed in the mean's pass */
     ig_dim count;  /* elements per row */
     bool long_row; /* long enough for partial sums */
 
@@ -102,9 +105,16 @@ uint32_t *ig_row_passes_of(struct ig_row *r);
  * passes. */
 ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v);
 
-/* Divides the region into passes, or clears r->regular. The schedule may then choose what to cache (cache_of,
- * cache_pass). */
-void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at);
+/*
+ * Divides the region into passes, or clears r->regular. The schedule may then choose what to cache (cache_of, cache_pass).
+ *
+ * `joins`: a variance is summed in the pass of its mean, where all that the region stores is rounded to 16 bits: of x less the
+ * row's first element s, the mean of the squares less (mean - s)^2 (the shifted algorithm of Chan, Golub and LeVeque, "Algorithms
+ * for Computing the Sample Variance", 1983). Since s is one of the row's n elements, (mean - s)^2 is at most n times the variance, and
+ * of the order of the variance unless s is far from all others; so is the relative error, in units of f32's rounding.
+ */
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at,
+                 bool joins);
 /* Lowers everything over the nest and simplifies it; false if the region turns out not to be regular. `lanes`: columns
  * side by side, with an array of results per step; 0: results are accumulators. */
 bool ig_row_prepare(struct ig_row *r, int lanes);
