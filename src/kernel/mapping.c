@@ -109,6 +109,7 @@ struct strides {
     bool across[IG_NEST_DIMS]; /* some load has stride 1 along this dim, and strides along the last */
     bool along;                /* some load has stride 1 along the last dim */
     bool interleaved;          /* some load varies along the last dim, but has stride 1 along another */
+    bool entangled;            /* some load varies along the last dim, in no even steps */
 };
 
 static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
@@ -118,7 +119,8 @@ static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
     int last = nest->rank - 1;
     if (buffer < 0) return;
     ig_dim step = ig_affine_factor(nest->k, sum, nest->var[last]);
-    bool still = step == zero && !ig_affine_entangled(nest->k, sum, nest->var[last]);
+    bool entangled = ig_affine_entangled(nest->k, sum, nest->var[last]), still = step == zero && !entangled;
+    s->entangled |= entangled;
     for (int i = 0; i < last && step != one && !still; i++)
         s->interleaved |= ig_affine_factor(nest->k, sum, nest->var[i]) == one;
     if (step == one) s->along = true;
@@ -135,9 +137,11 @@ bool ig_part_is_short(const struct ig_part *p, int d) {
 /* Short dims need no blocking: all of their lines fit in the cache, and a short last dim is unrolled. */
 static void find_transpose(struct ig_part *p) {
     p->transposed = -1;
-    if (p->nest.rank < 2) return;
+    if (p->nest.rank < 1) return;
     struct strides s = {.p = p};
     ig_nest_indices(&p->nest, note_strides, &s);
+    p->gathers = s.entangled;
+    if (p->nest.rank < 2) return;
     p->interleaves = ig_part_is_short(p, p->nest.rank - 1) && s.interleaved;
     if (ig_part_is_short(p, p->nest.rank - 1)) return;
     for (int i = 0; i < p->nest.rank - 1; i++) {

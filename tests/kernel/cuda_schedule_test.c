@@ -212,6 +212,43 @@ static void build_pieces(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "inner", ig_map2(g, plus(s->dtype), inner, inner));
 }
 
+/* Joined pieces that begin within units of memory, one of them empty, and elements by indices along the last dim. */
+static void build_joined(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    const int64_t other[2] = {s->sizes[0], 3}, none[2] = {s->sizes[0], 0};
+    ig_value x = input(g, "x", s->dtype, 2, s->sizes), y = input(g, "y", s->dtype, 2, other);
+    ig_value pieces[4] = {x, input(g, "e", s->dtype, 2, none), y, ig_map2(g, plus(s->dtype), x, x)};
+    ig_build_output(g, "joined", ig_build_concat(g, pieces, 4, 1));
+}
+
+static void build_joined_two(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value pieces[2] = {input(g, "x", s->dtype, 2, s->sizes), input(g, "y", s->dtype, 2, s->sizes)};
+    ig_build_output(g, "joined", ig_build_concat(g, pieces, 2, 1));
+}
+
+static void build_gathered(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    const int64_t count[1] = {1000};
+    ig_value x = input(g, "x", s->dtype, 2, s->sizes), index = input(g, "i", INGOT_I64, 1, count);
+    ig_build_output(g, "y", ig_build_gather(g, x, index, 1));
+}
+
+static const struct shaped joined[] = {{INGOT_F16, 2, {5000, 26}}, {INGOT_F16, 2, {77, 26}}, {INGOT_F32, 2, {300, 9}},
+                                       {INGOT_U8, 2, {1, 5}},      {INGOT_I8, 2, {-1, 12}},  {INGOT_F16, 2, {0, 26}}};
+static const struct shaped gathered[] = {{INGOT_F16, 2, {300, 28}}, {INGOT_F32, 2, {3, 28}}};
+
+static void test_pieces(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof joined / sizeof *joined; i++) {
+        add_case("joined", build_joined, &joined[i], 0, GRAPH_POISON);
+        add_case("joined two", build_joined_two, &joined[i], 0, 0);
+    }
+    for (size_t i = 0; i < sizeof gathered / sizeof *gathered; i++)
+        add_case("gathered", build_gathered, &gathered[i], 0, 0);
+    check_all_for_cuda();
+}
+
 static void test_maps(void **state) {
     (void)state;
     for (int i = 0; i < MAPS; i++) {
@@ -441,6 +478,11 @@ static const struct choice choices[] = {
     {build_tall_windows,
      {{INGOT_F16, 3, {128, 65, 32}}, 0, {0}},
      "gemm f16 wgmma 64x32x64, 128 threads, 5 stages, windows x along, depth in 8"},
+    /* Short pieces are stored line by line, if they begin within units of memory. */
+    {build_joined_two, {{INGOT_F16, 2, {100000, 26}}, 0, {0}}, "map, 2 elements a thread, 2 parts of 39 lines"},
+    {build_joined_two, {{INGOT_F16, 2, {100000, 32}}, 0, {0}}, "map, 1 x 8 elements a thread, 2 parts"},
+    {build_gathered, {{INGOT_F16, 2, {1000, 28}}, 0, {0}}, "map, 1 x 4 elements a thread"},
+    {build_gathered, {{INGOT_F16, 2, {100, 28}}, 0, {0}}, "map, 1 x 1 elements a thread"},
     /* Somewhat more keys than are a step otherwise, of warpgroups, are one; many more are several. */
     {build_attention,
      {{INGOT_F16, 3, {12, 197, 197}}, 1, {2}},
@@ -683,10 +725,10 @@ static void test_changing_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),          cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_choices),       cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_flat_convs),    cmocka_unit_test(test_windows),   cmocka_unit_test(test_changing),
-        cmocka_unit_test(test_changing_rows),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_maps),          cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_promises),   cmocka_unit_test(test_choices),       cmocka_unit_test(test_divisions),
+        cmocka_unit_test(test_neighbours), cmocka_unit_test(test_flat_convs),    cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_changing),   cmocka_unit_test(test_changing_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,7 +267,22 @@ static const char tokens[] =
     OUT(13);
 /* clang-format on */
 
+/* A picture becomes larger behind a convolution, as at the end of a segmentation. */
+/* clang-format off */
+static const char enlarged[] =
+    DATA(3, "w", "[8,4,1,1]")
+    "  %4 = conv(%0, %3) " CONV_ATTRS("8", "1", "0", "1") ": f32[batch,8,6,5]\n"
+    "  %5 = constant() {data=[0,0,1,2,2,3,4,4]}: i64[8]\n"
+    "  %6 = gather(%4, %5) {axis=3}: f32[batch,8,6,8]\n"
+    OUT(6);
+/* clang-format on */
+
 static const struct rewrite layouts[] = {
+    {"layout", enlarged,
+     "transpose f32[batch,6,5,4]; conv f32[batch,6,5,8]; gather f32[batch,6,8,8]; transpose f32[batch,8,6,8]", 1e-6, 0},
+    {"layout", enlarged,
+     "transpose f32[batch,6,5,4]; conv f32[batch,6,5,8]; transpose f32[batch,8,6,5]; gather f32[batch,8,6,8]", 1e-6,
+     ON_GPU},
     {"layout", tokens,
      "transpose f32[batch,6,5,4]; conv f32[batch,6,5,8]; reshape f32[batch,30,8]; transpose f32[batch,8,30]; "
      "matmul f32[batch,8,30]; transpose f32[batch,30,8]; add f32[batch,30,8]; reduce_mean f32[batch,30,1]; "

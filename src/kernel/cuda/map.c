@@ -4,6 +4,10 @@
  * writes whole lines; a block does one or a few slots per thread. Large maps give each thread two or four slots,
  * because occupancy alone does not hide the latency: several loads in flight per thread do.
  *
+ * Parts that are short pieces of the same lines, as where channels-last images are joined, are stored by the same block, for some
+ * lines at a time, if pieces begin within units of memory transfers: these are read once more where they are stored piece by piece,
+ * long after one another.
+ *
  * A transpose goes through shared memory: a block reads lines of one side and writes lines of the other (Ruetsch and
  * Micikevicius, "Optimizing matrix transpose in CUDA", 2009). Lines are padded by one element, so that the elements of
  * a column fall into different banks.
@@ -20,8 +24,12 @@ enum {
     BLOCK = 1024,      /* elements per block of a transpose */
     MOST_SIDE = 32,
     MOST_STAGED = 4,                        /* loads of a transpose that are staged through shared memory */
+    LONG_LINE = 2048,                       /* bytes; pieces of longer ones are long enough */
+    UNIT = 32,                              /* bytes, of memory transfers */
+    MOST_ROUNDS = 4,                        /* slots per thread and piece */
     MANY = IG_CUDA_PROCESSORS * 2048 * 4,   /* slots beyond which each thread takes several */
     FEW = IG_CUDA_PROCESSORS * THREADS * 2, /* slots below which blocks are small */
+    MOST_GATHERED = 4,                      /* elements of a slot whose loads are by indices */
 };
 
 struct plan {
@@ -35,6 +43,7 @@ struct mapper {
     struct ig_mapping m;
     struct plan *plans; /* by part */
     int threads;
+    int64_t lines; /* where parts are pieces of lines: lines per tile; else 0 */
 };
 
 static ig_x num(struct mapper *m, int64_t i) {
@@ -79,11 +88,14 @@ static void plan_transpose(struct ig_part *p, struct plan *plan) {
     }
 }
 
-/* Where an image's channels become innermost, a thread stores a whole pixel, while neighbouring threads load
- * neighbours. */
+/* Where an image's channels become innermost, a thread stores a whole pixel, while neighbouring threads load neighbours. Where loads
+ * are by indices that change along the last dim, it works out once where several results lie, if there are many. */
 static int vector_of(struct ig_part *p) {
     int vector = ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
-    int stored = p->interleaves ? ig_nest_store_vector(&p->nest, p->position, p->buffer, p->count) : 1;
+    bool many = guess_elements(p) >= (int64_t)FEW * MOST_GATHERED;
+    if (!p->interleaves && !(p->gathers && many)) return vector;
+    int stored = ig_nest_store_vector(&p->nest, p->position, p->buffer, p->count);
+    if (!p->interleaves && stored > MOST_GATHERED) stored = MOST_GATHERED;
     return stored > vector ? stored : vector;
 }
 
@@ -267,6 +279,82 @@ static void emit_slots(struct mapper *m, struct ig_part *p, const struct plan *p
     emit_tail(m, p, plan, body, tile);
 }
 
+/* ---- Pieces of lines --------------------------------------------------------------------------------------------- */
+
+static ig_dim lines_of(const struct ig_part *p) {
+    return ig_dim_product(p->nest.k->dims, p->nest.extent, p->nest.rank - 1);
+}
+
+/* Elements of a part's piece of a line; -1: unknown. */
+static int64_t piece_of(const struct ig_part *p) {
+    int64_t n;
+    return ig_dim_is_const(p->nest.k->dims, p->nest.extent[p->nest.rank - 1], &n) ? n : -1;
+}
+
+/* Are the parts short pieces of the same lines, which share units of memory? */
+static bool are_pieces(const struct mapper *m) {
+    int64_t bytes = 0;
+    bool shared = false;
+    const struct ig_part *first = m->m.parts.at[0];
+    for (uint32_t i = 0; i < m->m.parts.count; i++) {
+        const struct ig_part *p = m->m.parts.at[i];
+        bool same = p->transposed < 0 && p->count == 1 && p->buffer[0] == first->buffer[0] && p->nest.rank >= 2;
+        if (!same || lines_of(p) != lines_of(first) || piece_of(p) < 0) return false;
+        bytes += piece_of(p) * (int64_t)ingot_dtype_size(m->m.k->buffers.at[p->buffer[0]].dtype);
+        shared |= bytes % UNIT != 0;
+    }
+    return shared && m->m.parts.count > 1 && bytes <= LONG_LINE;
+}
+
+/* Slots of a part in a line. */
+static int64_t slots_of(const struct mapper *m, uint32_t part) {
+    return piece_of(m->m.parts.at[part]) / m->plans[part].vector;
+}
+
+/* Rounds of the block's threads for so many lines. */
+static int64_t rounds_of(const struct mapper *m, int64_t lines) {
+    int64_t rounds = 0;
+    for (uint32_t i = 0; i < m->m.parts.count; i++)
+        rounds += (lines * slots_of(m, i) + m->threads - 1) / m->threads;
+    return rounds;
+}
+
+/* As many lines that few threads are idle in the last rounds, and that every multiprocessor has blocks. */
+static void choose_lines(struct mapper *m) {
+    int64_t all = ig_sizes_guess(m->m.at, lines_of(m->m.parts.at[0])), least = 0;
+    double best = 0;
+    for (uint32_t i = 0; i < m->m.parts.count; i++)
+        least = slots_of(m, i) > least ? slots_of(m, i) : least;
+    for (int64_t lines = 1; lines * least <= (int64_t)MOST_ROUNDS * m->threads || lines == 1; lines++) {
+        if (lines > 1 && all / lines < 2 * IG_CUDA_PROCESSORS) break;
+        double share = (double)lines / (double)rounds_of(m, lines);
+        if (share < 1.01 * best) continue;
+        best = share;
+        m->lines = lines;
+    }
+}
+
+static void emit_piece(struct mapper *m, uint32_t part, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = m->m.k;
+    struct ig_part *p = m->m.parts.at[part];
+    ig_x i, count = num(m, m->lines * slots_of(m, part));
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(m, 0), count, num(m, 1), &i);
+    emit_slot(m, p, &m->plans[part], body, ig_x_add(k, ig_x_mul(k, tile, count), i));
+}
+
+static void emit_pieces(struct mapper *m) {
+    struct ig_loops *k = m->m.k;
+    ig_x tile;
+    m->m.kernel->tiles = ig_dim_ceil_div(k->dims, lines_of(m->m.parts.at[0]), ig_dim_const(k->dims, m->lines));
+    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, num(m, 0), dim(m, m->m.kernel->tiles), num(m, 1), &tile);
+    ig_s_name(k, tile, "tile");
+    for (uint32_t i = 0; i < m->m.parts.count; i++) {
+        if (slots_of(m, i) > 0) emit_piece(m, i, body, tile);
+    }
+}
+
+/* ---- Parts ------------------------------------------------------------------------------------------------------- */
+
 static void emit_part(void *user, uint32_t part, struct ig_stmt *body, ig_x tile) {
     struct mapper *m = user;
     struct ig_part *p = m->m.parts.at[part];
@@ -326,6 +414,8 @@ static const char *tactic_of(struct mapper *m) {
     if (m->m.parts.count == 0) return "map of nothing";
     const struct plan *plan = &m->plans[0];
     const char *parts = m->m.parts.count > 1 ? ig_format(job, ", %u parts", m->m.parts.count) : "";
+    if (m->lines)
+        return ig_format(job, "map, %d elements a thread%s of %lld lines", plan->vector, parts, (long long)m->lines);
     if (plan->side)
         return ig_format(job, "map, blocks of %d x %d through shared memory%s", plan->side, plan->top, parts);
     return ig_format(job, "map, %d x %d elements a thread%s", plan->each, plan->vector, parts);
@@ -345,7 +435,13 @@ struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *graph, const struct ig_reg
             plan_slots(&m, p, &m.plans[i]);
         }
     }
-    ig_mapping_emit(&m.m, emit_part, &m);
+    m.lines = 0;
+    if (are_pieces(&m)) choose_lines(&m);
+    if (m.lines) {
+        emit_pieces(&m);
+    } else {
+        ig_mapping_emit(&m.m, emit_part, &m);
+    }
     ig_loops_store_once(m.m.k);
     if (ig_target_has_early_start(target)) fetch_inputs(&m);
     m.m.kernel->tactic = tactic_of(&m);

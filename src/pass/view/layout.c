@@ -11,7 +11,7 @@
  * concatenations, reductions, resizing gathers, reshapes that split or merge axes in place. So the next convolution's
  * own transpose meets its inverse, and both vanish. Mixed operands become channels-last if at least half of them are. A
  * convolutional network ends up with one transpose at its entry, which is part of the first convolution's addressing,
- * and one where it leaves four dimensions.
+ * and one where it leaves four dimensions, or on GPUs before what enlarges a picture that no convolution follows.
  */
 #include "base/map.h"
 #include "pass/passes.h"
@@ -97,10 +97,17 @@ static ig_value multiply_patches(struct ig_graph *g, const struct ig_node *n, co
     return ig_view_transpose(g, ig_view_reshape(g, product, out_dims, x->rank), perm);
 }
 
+struct state {
+    struct ig_map layouts;
+    struct ig_followed followed;
+};
+
 static bool change_layout(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     enum ig_family family = ig_op_info(n->op)->family;
     if (n->n_out != 1 || n->n_in == 0 || family == IG_FAMILY_CONTROL) return false;
-    struct ig_sink s = {.g = rw->out, .eager = true, .layouts = rw->state};
+    struct state *state = rw->state;
+    bool ends = ig_target_is_cuda(rw->options->target) && !ig_is_followed(&state->followed, rw->in, n);
+    struct ig_sink s = {.g = rw->out, .eager = true, .layouts = &state->layouts, .ends = ends};
     if (is_window(n) && !ig_attr_int(rw->in, n, IG_ATTR_channels_last)) {
         bool patches =
             n->op == IG_OP_conv && ig_target_is_cuda(rw->options->target) && is_patches(rw->out, rw->in, n, in);
@@ -114,7 +121,7 @@ static bool change_layout(struct ig_rewriter *rw, const struct ig_node *n, const
 
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options) {
     if (!has_windows(in)) return in;
-    struct ig_map layouts;
-    ig_map_init(&layouts, in->job);
-    return ig_pass_move_views(ig_rewrite(in, options, change_layout, &layouts), options);
+    struct state state = {0};
+    ig_map_init(&state.layouts, in->job);
+    return ig_pass_move_views(ig_rewrite(in, options, change_layout, &state), options);
 }

@@ -14,6 +14,29 @@ static bool all_const(const struct ig_graph *g, const ig_value *in, uint32_t n_i
     return true;
 }
 
+static bool asks_for_order(const struct ig_node *n) {
+    return n->op == IG_OP_conv || n->op == IG_OP_transpose || ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
+}
+
+static void find_followed(struct ig_followed *f, const struct ig_graph *g) {
+    f->g = g;
+    f->by_order = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
+    for (ig_node_id id = g->nodes.count; id-- > 0;) {
+        const struct ig_node *n = &g->nodes.at[id];
+        bool asks = asks_for_order(n) || ig_op_info(n->op)->family == IG_FAMILY_CONTROL;
+        for (uint32_t o = 0; o < n->n_out && !asks; o++)
+            asks = f->by_order[n->out + o];
+        for (uint32_t i = 0; i < n->n_in && asks; i++) {
+            if (n->in[i] != IG_NO_VALUE) f->by_order[n->in[i]] = true;
+        }
+    }
+}
+
+bool ig_is_followed(struct ig_followed *f, const struct ig_graph *g, const struct ig_node *n) {
+    if (f->g != g) find_followed(f, g);
+    return f->by_order[n->out];
+}
+
 struct mark {
     const struct ig_graph *g;
     uint64_t value;

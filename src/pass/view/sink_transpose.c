@@ -228,10 +228,17 @@ static ig_value turn_axis(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
+/* Are there more indices than elements along the axis, as where a picture becomes larger? */
+static bool enlarges(const struct ig_sink *s, const struct ig_sink_args *a) {
+    ig_dim count = ig_type_elements(s->g->dims, ig_type_of(s->g, a->in[1]));
+    return ig_dim_less(s->g->dims, ig_type_of(s->g, a->in[0])->dim[a->attrs[0].i], count) == IG_YES;
+}
+
 /* In the result and in its base, the index's axes replace the axis that is gathered along. */
 static ig_value turn_gather(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t, result;
     int added = ig_type_of(s->g, a->in[1])->rank, axis = (int)a->attrs[0].i;
+    if (s->ends && enlarges(s, a)) return IG_NO_VALUE;
     if (!look_turned(s, a->in[0], &t) || t.rank - 1 + added > INGOT_MAX_RANK) return IG_NO_VALUE;
     int64_t base_axis = t.perm[axis];
     result.rank = 0;

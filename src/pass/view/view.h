@@ -56,7 +56,17 @@ struct ig_sink {
     struct ig_graph *g;
     bool eager;
     struct ig_map *layouts; /* with ig_sink_mark; NULL: none are */
+    /* Nothing that follows the node asks for an order of axes: what makes values larger is not moved in front of a transpose. CPUs
+     * enlarge pictures faster channels-last. */
+    bool ends;
 };
+/* By value of a graph: does a window (channels-last) or another transpose follow? */
+struct ig_followed {
+    const struct ig_graph *g;
+    bool *by_order;
+};
+/* Of the node's first result. The answers are kept for one graph at a time; begin with zeros. */
+bool ig_is_followed(struct ig_followed *f, const struct ig_graph *g, const struct ig_node *n);
 /* Marks a value that the layout pass has transposed, and what becomes of it: a model's own transposes, such as those of
  * tokens and channels in a mixer, look the same but say which axis should be innermost. */
 void ig_sink_mark(struct ig_sink *s, ig_value v);
