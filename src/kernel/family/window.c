@@ -252,9 +252,8 @@ static ig_x divisor(struct ig_window *w) {
 static ig_x result(struct ig_window *w) {
     struct ig_loops *k = w->k;
     if (w->node.op == IG_OP_pool_avg) {
-        ig_x count = ig_x_cast(k, divisor(w), w->dtype, false), sum = best_so_far(w);
-        if (!ig_dtype_is_float(w->dtype)) return ig_x_map2(k, IG_OP_div, sum, count);
-        return ig_x_map2(k, IG_OP_mul, sum, ig_x_map2(k, IG_OP_div, ig_x_float(k, w->dtype, 1), count));
+        /* Not by a reciprocal: of integers in floats, the next rounding would tell them apart. */
+        return ig_x_map2(k, IG_OP_div, best_so_far(w), ig_x_cast(k, divisor(w), w->dtype, false));
     }
     if (!ig_window_is_argmax(w)) return best_so_far(w);
     ig_x plane = ig_x_add(
