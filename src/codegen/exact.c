@@ -1,6 +1,7 @@
 /*
  * Which products must be rounded before they are added: in kernels that round to integers, so that every compiler and device
- * gets the same ones. Elsewhere compilers contract a product and a sum into one instruction (fused multiply-add).
+ * gets the same ones, and in those that make floats of bytes or of sums of bytes, which another kernel may round. Elsewhere compilers
+ * contract a product and a sum into one instruction (fused multiply-add).
  */
 #include "codegen/printer.h"
 
@@ -8,6 +9,12 @@ static bool rounds(const struct ig_loops *k, const struct ig_x_node *n) {
     if (n->kind == IG_X_MAP) return n->op == IG_OP_round || n->op == IG_OP_floor || n->op == IG_OP_ceil;
     return n->kind == IG_X_CAST && ig_dtype_is_float(k->x.at[n->args[0]].dtype) &&
            ig_dtype_is_integer((enum ingot_dtype)n->i);
+}
+
+static bool dequantizes(const struct ig_loops *k, const struct ig_x_node *n) {
+    if (n->kind != IG_X_CAST || !ig_dtype_is_float((enum ingot_dtype)n->i)) return false;
+    enum ingot_dtype from = k->x.at[n->args[0]].dtype;
+    return from == INGOT_I32 || from == INGOT_I8 || from == INGOT_U8;
 }
 
 /* The product that x is, perhaps negated; or IG_NO_X. */
@@ -23,7 +30,7 @@ void ig_code_find_apart(struct ig_code_printer *p) {
     const struct ig_loops *k = p->k;
     bool exact = false;
     for (uint32_t x = 0; x < k->x.count && !exact; x++)
-        exact = rounds(k, &k->x.at[x]);
+        exact = rounds(k, &k->x.at[x]) || dequantizes(k, &k->x.at[x]);
     for (uint32_t x = 0; x < k->x.count && exact; x++) {
         const struct ig_x_node *n = &k->x.at[x];
         if (n->kind != IG_X_MAP || (n->op != IG_OP_add && n->op != IG_OP_sub)) continue;
