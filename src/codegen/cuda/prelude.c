@@ -106,10 +106,9 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
      "}\n"},
     {"ig_cluster_sum_f32", NULL, NULL,
-     "/* Adds up a number of each thread, if it has one, with those of the threads of the cluster's other blocks, in "
-     "the same "
-     "order */\n"
-     "/* everywhere; takes as much of the beginning of dynamic shared memory as there are numbers. */\n"
+     "/* Adds up a number of each thread, if it has one, with those of the same threads of the cluster's other */\n"
+     "/* blocks, in the same order everywhere; takes as much of the beginning of dynamic shared memory as there are. "
+     "*/\n"
      "static __device__ void ig_cluster_sum_f32(float *number) {\n"
      "    extern __shared__ __align__(1024) char ig_shared[];\n"
      "    float *own = (float *)ig_shared + THREAD, sum = 0.0f;\n"

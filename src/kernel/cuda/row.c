@@ -2,10 +2,10 @@
  * The row family on GPUs, where the innermost axis is reduced. A row of up to 1024 elements is done by a team of
  * threads of a warp, several rows per block, so that reductions are shuffles and need no barrier; a longer row takes a
  * whole block. Rows of constant size are read once: values that several passes need, inputs included, stay in the
- * registers of the thread that computed them, or, of long rows of 16 bits, in shared memory. Other rows are read again in each
- * pass, from the caches. If all rows are in flight at once, constants of the last pass, such as a normalisation's weights, are loaded before the first pass,
- * since their latency is then on the critical path. If blocks do rows in turn, these constants come from the first
- * cache, and registers are worth more.
+ * registers of the thread that computed them, or, of long rows of 16 bits, in shared memory. Other rows are read again in
+ * each pass, from the caches. If all rows are in flight at once, constants of the last pass, such as a normalisation's
+ * weights, are loaded before the first pass, since their latency is then on the critical path. If blocks do rows in turn,
+ * these constants come from the first cache, and registers are worth more.
  *
  * Each thread sums every n-th element, and the partial sums are added as a tree, so that long sums lose no digits.
  */
@@ -29,7 +29,7 @@ enum {
     LEAST_PART = 4096, /* elements of a row that a block of a cluster does */
     SHARED_BYTES = 16, /* for reductions over a cluster */
     SHORT =
-        12288, /* longest row, or part of one, in elements, that blocks of 512 threads keep in registers if there are few */
+        12288, /* longest row, or part of one, in elements, that is done by blocks of 512 threads wherever it is kept */
     MOST_SLOTS = 3,    /* blocks of a multiprocessor that keep their rows in shared memory */
     SLOT_BYTES = 1024, /* of shared memory that a block takes besides */
     FEW_EACH = 4,      /* elements of a lane, if rows are few */
@@ -39,17 +39,17 @@ enum {
 
 struct lines {
     struct ig_row *r;
-    int64_t n;    /* elements per row; -1: unknown */
-    int lanes;    /* threads per team; 0: the block does a row, or */
-    int blocks;   /* those of a cluster do */
-    int64_t part; /* elements per row and block, if they are equally many in each and kept in registers; -1: not so */
-    ig_x share;   /* the block's part of the row */
-    int vector;   /* elements per access */
-    ig_value halves; /* what is kept in shared memory, else IG_NO_VALUE */
-    bool copied;     /* by a call, since it lies in memory as in shared memory */
+    int64_t n;       /* elements per row; -1: unknown */
+    int lanes;       /* threads per team; 0: the block does a row, or */
+    int blocks;      /* those of a cluster do */
+    int64_t part;    /* elements per row and block, if they are equally many in each and kept; -1: not so */
+    ig_x share;      /* the block's part of the row */
+    int vector;      /* elements per access */
+    ig_value halves; /* what is kept in shared memory; IG_NO_VALUE: nothing, but registers may keep some */
+    bool copied;     /* there by a call, since it lies there as it does in memory */
     int slots;       /* blocks that a multiprocessor has room for */
-    int half;        /* bytes of shared memory: a little over half of what there is */
-    bool alone;      /* of several blocks that do a row, each is to have a multiprocessor for itself */
+    bool alone;      /* each block is to have a multiprocessor for itself, and asks for */
+    int half;        /* so many bytes of shared memory, over half of what there is */
     ig_x vars[IG_NEST_DIMS];
     ig_x at;                              /* the loop over a row's accesses */
     bool few;                             /* few rows: all are in flight at once */
