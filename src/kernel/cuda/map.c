@@ -295,6 +295,7 @@ static int64_t piece_of(const struct ig_part *p) {
 static bool are_pieces(const struct mapper *m) {
     int64_t bytes = 0;
     bool shared = false;
+    if (m->m.parts.count < 2) return false;
     const struct ig_part *first = m->m.parts.at[0];
     for (uint32_t i = 0; i < m->m.parts.count; i++) {
         const struct ig_part *p = m->m.parts.at[i];
@@ -303,7 +304,7 @@ static bool are_pieces(const struct mapper *m) {
         bytes += piece_of(p) * (int64_t)ingot_dtype_size(m->m.k->buffers.at[p->buffer[0]].dtype);
         shared |= bytes % UNIT != 0;
     }
-    return shared && m->m.parts.count > 1 && bytes <= LONG_LINE;
+    return shared && bytes <= LONG_LINE;
 }
 
 /* Slots of a part in a line. */
