@@ -322,11 +322,11 @@ static int64_t rounds_of(const struct mapper *m, int64_t lines) {
 
 /* As many lines that few threads are idle in the last rounds, and that every multiprocessor has blocks. */
 static void choose_lines(struct mapper *m) {
-    int64_t all = ig_sizes_guess(m->m.at, lines_of(m->m.parts.at[0])), least = 0;
+    int64_t all = ig_sizes_guess(m->m.at, lines_of(m->m.parts.at[0])), longest = 0;
     double best = 0;
     for (uint32_t i = 0; i < m->m.parts.count; i++)
-        least = slots_of(m, i) > least ? slots_of(m, i) : least;
-    for (int64_t lines = 1; lines * least <= (int64_t)MOST_ROUNDS * m->threads || lines == 1; lines++) {
+        longest = slots_of(m, i) > longest ? slots_of(m, i) : longest;
+    for (int64_t lines = 1; lines * longest <= (int64_t)MOST_ROUNDS * m->threads || lines == 1; lines++) {
         if (lines > 1 && all / lines < 2 * IG_CUDA_PROCESSORS) break;
         double share = (double)lines / (double)rounds_of(m, lines);
         if (share < 1.01 * best) continue;

@@ -28,8 +28,7 @@ enum {
     MOST_VECTOR = 8,
     LEAST_PART = 4096, /* elements of a row that a block of a cluster does */
     SHARED_BYTES = 16, /* for reductions over a cluster */
-    SHORT =
-        12288, /* longest row, or part of one, in elements, that is done by blocks of 512 threads wherever it is kept */
+    SHORT = 12288,     /* elements of a row, or part of one, that are few enough for 512 threads anyway */
     MOST_SLOTS = 3,    /* blocks of a multiprocessor that keep their rows in shared memory */
     SLOT_BYTES = 1024, /* of shared memory that a block takes besides */
     FEW_EACH = 4,      /* elements of a lane, if rows are few */
@@ -48,8 +47,7 @@ struct lines {
     ig_value halves; /* what is kept in shared memory; IG_NO_VALUE: nothing, but registers may keep some */
     bool copied;     /* there by a call, since it lies there as it does in memory */
     int slots;       /* blocks that a multiprocessor has room for */
-    bool alone;      /* each block is to have a multiprocessor for itself, and asks for */
-    int half;        /* so many bytes of shared memory, over half of what there is */
+    int least;       /* bytes of shared memory (ig_row_share_bytes) */
     ig_x vars[IG_NEST_DIMS];
     ig_x at;                              /* the loop over a row's accesses */
     bool few;                             /* few rows: all are in flight at once */
@@ -127,7 +125,7 @@ static void divide_row(const struct long_row *p, int blocks) {
     int64_t part = p->row / blocks, bytes = 2 * part + SHARED_BYTES, limit = ig_target_shared_bytes(p->target);
     bool halves = p->halves != IG_NO_VALUE && part > SHORT && l->n == p->row && bytes <= limit && is_even(l, blocks);
     bool few = halves || part <= SHORT || (blocks > 1 && (part <= MIDDLE || part > LONGEST));
-    l->half = (int)limit / 2 + SLOT_BYTES;
+    l->least = ig_row_share_bytes(p->target, guess_rows(l->r), blocks);
     l->blocks = blocks;
     l->halves = halves ? p->halves : IG_NO_VALUE;
     kernel->threads = part <= 4096 ? 256 : few ? 512 : 1024;
@@ -135,8 +133,7 @@ static void divide_row(const struct long_row *p, int blocks) {
     if (halves) l->slots = (int)(limit / (bytes + SLOT_BYTES));
     if (l->slots > MOST_SLOTS) l->slots = MOST_SLOTS;
     if (l->slots < 1) l->slots = 1;
-    l->alone = ig_row_share_alone(guess_rows(l->r), blocks);
-    if (l->alone) l->slots = 1;
+    if (ig_row_share_alone(guess_rows(l->r), blocks)) l->slots = 1;
     kernel->resident = halves ? l->slots : 0;
 }
 
@@ -458,7 +455,7 @@ static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
         r->kernel->shared_bytes = SHARED_BYTES;
     }
     if (l->halves != IG_NO_VALUE) r->kernel->shared_bytes = (int)(SHARED_BYTES + 2 * l->part);
-    if (l->blocks > 1 && l->alone && r->kernel->shared_bytes < l->half) r->kernel->shared_bytes = l->half;
+    if (r->kernel->shared_bytes < l->least) r->kernel->shared_bytes = l->least;
     if (!l->lanes) return body;
     ig_x first = ig_x_mul(r->k, *out_row, num(r, each));
     ig_x end = ig_x_min(r->k, ig_x_add(r->k, first, num(r, each)), dim(r, rows));

@@ -32,11 +32,14 @@ bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target);
  * `bytes`, where a multiprocessor has room for `slots` blocks.
  */
 double ig_row_share_time(double clusters, int blocks, int slots, double bytes);
-/*
- * Is there a multiprocessor for each block? Such kernels ask for over half of its shared memory: they begin before the kernel in front
- * of them has ended, and two blocks would share a multiprocessor that is free early, while others stay idle.
- */
+/* Is there a multiprocessor for each block? */
 bool ig_row_share_alone(int64_t clusters, int blocks);
+/*
+ * Bytes of shared memory that the kernel then asks for at least, where several blocks share rows: over half of a multiprocessor's. Kernels
+ * begin before the one in front of them has ended, and two blocks would share a multiprocessor that is free early, while others stay
+ * idle. Else 0.
+ */
+int ig_row_share_bytes(const struct ig_target *target, int64_t clusters, int blocks);
 /* The number of blocks, 1 to 8, for which the model's time is least; negative: so many cannot be. */
 typedef double (*ig_row_share_model)(const void *user, int blocks);
 int ig_row_share_choose(ig_row_share_model model, const void *user, bool shares);

@@ -26,7 +26,7 @@ enum {
     MOST_VECTOR = 4,       /* more takes too many registers for what is the same for all pixels */
     MOST_VALUES = 6,       /* of each element along a pixel, that are the same for all pixels and kept in registers */
     MOST_BYTES = 32 << 10, /* of partial results in shared memory */
-    AHEAD = 32,            /* elements of a thread whose loads are under way together */
+    AHEAD = 64,            /* bytes of a thread whose loads are under way together */
     MOST_PIXELS = 8,
     MOST_AHEAD = 2, /* inputs of each pixel */
 };
@@ -39,15 +39,16 @@ struct groups {
     int vector;         /* elements per access: a part of a piece, or */
     int together;       /* so many whole ones; 1: one, or a part */
     int across, shares; /* threads side by side in a pixel; pixels at once */
-    int least_shared;   /* bytes of dynamic shared memory */
+    int least_shared;   /* bytes (ig_row_share_bytes) */
     int blocks;         /* of a cluster, which divide the pixels */
     int64_t part;       /* pixels per block if they are equally many and kept, else -1 */
     ig_value halves;    /* what is kept in shared memory; IG_NO_VALUE: in registers */
     int rounds;         /* of those, pixels per thread */
     ig_x first, block;  /* the first group; which block of the cluster */
     ig_x vars[IG_NEST_DIMS];
-    int *partial; /* by step: array of one partial result per group and part */
-    int *sums;    /* by step: a thread's partial results */
+    int ahead[MOST_AHEAD]; /* registers for what is loaded ahead, in each pass anew; -1: none yet */
+    int *partial;          /* by step: array of one partial result per group and part */
+    int *sums;             /* by step: a thread's partial results */
 };
 
 static ig_x num(const struct groups *g, int64_t i) {
@@ -148,7 +149,7 @@ static void choose_blocks(struct groups *g, const struct ig_target *target, int6
     int64_t each = (g->part * g->width * g->of.piece + THREADS - 1) / THREADS;
     bool in_shared_memory = g->part >= 0 && g->halves != IG_NO_VALUE;
     bool alone = ig_row_share_alone(c.tiles, g->blocks);
-    g->least_shared = g->blocks > 1 && alone ? c.limit / 2 + 1024 : 0;
+    g->least_shared = ig_row_share_bytes(target, c.tiles, g->blocks);
     g->threads = alone && g->part < 0 ? MANY_THREADS : THREADS;
     g->r->kernel->resident = alone ? 1 : slots_of(c.elements / g->blocks, c.limit, in_shared_memory);
     if (in_shared_memory) {
@@ -220,8 +221,7 @@ struct part {
     ig_x thread, share, lane, part; /* lane: its first group */
     ig_x at, round, j;
     struct ig_kept kept;
-    ig_x loads[MOST_AHEAD]; /* what is loaded ahead, */
-    int ahead[MOST_AHEAD];  /* into which registers */
+    ig_x loads[MOST_AHEAD]; /* what is loaded ahead, into g->ahead */
     int n_ahead, pixels;    /* inputs; pixels at once */
 };
 
@@ -275,7 +275,7 @@ static ig_x at_pixel(const struct part *p, ig_x x, ig_x at, ig_x round, ig_x j) 
 static ig_x bind_kept(const struct part *p, int which, ig_x at, ig_x round, ig_x j) {
     ig_x x = ig_kept_read(&p->kept, bind_anew(p, which), kept_at(p, p->j)), loaded[MOST_AHEAD];
     for (int i = 0; i < p->n_ahead; i++)
-        loaded[i] = ig_x_load(p->g->r->k, p->ahead[i], ahead_at(p, p->round, p->j));
+        loaded[i] = ig_x_load(p->g->r->k, p->g->ahead[i], ahead_at(p, p->round, p->j));
     return at_pixel(p, ig_x_substitute(p->g->r->k, x, p->loads, loaded, p->n_ahead), at, round, j);
 }
 
@@ -327,28 +327,43 @@ static void find_loads(struct part *p, ig_x x) {
     if (!found && p->n_ahead < MOST_AHEAD) p->loads[p->n_ahead++] = x;
 }
 
+static enum ingot_dtype loaded_type(const struct part *p, int i) {
+    const struct ig_loops *k = p->g->r->k;
+    return k->buffers.at[ig_x_look(k, p->loads[i])->i].dtype;
+}
+
+/* The registers of input i; passes use the same ones, if it has the same type in them. */
+static void reserve_ahead(const struct part *p, int i) {
+    struct groups *g = p->g;
+    struct ig_loops *k = g->r->k;
+    int *buffer = &g->ahead[i], each = p->pixels * g->vector;
+    if (*buffer < 0 || k->buffers.at[*buffer].dtype != loaded_type(p, i) || k->buffers.at[*buffer].width != each)
+        *buffer = ig_loops_spread(k, loaded_type(p, i), 1, 1, ig_format(k->job, "ahead%u", k->buffers.count));
+    set_registers(g, *buffer, each);
+}
+
 static void choose_ahead(struct part *p) {
     struct groups *g = p->g;
     struct ig_row *r = g->r;
+    int bytes = 0;
     if (g->part >= 0) return;
-    p->pixels = AHEAD / g->vector < MOST_PIXELS ? AHEAD / g->vector : MOST_PIXELS;
     for (uint32_t i = 0; i < r->stores.count; i++) {
         if (r->stores.at[i].pass == p->pass) find_loads(p, bind_anew(p, r->stores.at[i].value));
     }
     for (uint32_t i = 0; i < r->steps.count; i++) {
         if (r->steps.at[i].pass == p->pass) find_loads(p, bind_anew(p, r->steps.at[i].term));
     }
-    for (int i = 0; i < p->n_ahead; i++) {
-        enum ingot_dtype dtype = r->k->buffers.at[ig_x_look(r->k, p->loads[i])->i].dtype;
-        p->ahead[i] = ig_loops_spread(r->k, dtype, 1, 1, ig_format(r->k->job, "ahead%u", r->k->buffers.count));
-        set_registers(g, p->ahead[i], p->pixels * g->vector);
-    }
+    for (int i = 0; i < p->n_ahead; i++)
+        bytes += g->vector * (int)ingot_dtype_size(loaded_type(p, i));
+    if (bytes > 0) p->pixels = bytes > AHEAD ? 1 : AHEAD / bytes < MOST_PIXELS ? AHEAD / bytes : MOST_PIXELS;
+    for (int i = 0; i < p->n_ahead; i++)
+        reserve_ahead(p, i);
 }
 
 static void emit_ahead(const struct part *p, struct ig_stmt *body, ig_x at, ig_x round, ig_x j) {
     struct ig_loops *k = p->g->r->k;
     for (int i = 0; i < p->n_ahead; i++)
-        ig_s_store(k, body, p->ahead[i], ahead_at(p, round, j), at_pixel(p, p->loads[i], at, round, j));
+        ig_s_store(k, body, p->g->ahead[i], ahead_at(p, round, j), at_pixel(p, p->loads[i], at, round, j));
 }
 
 static void emit_stores(const struct part *p, struct ig_stmt *body, ig_x at, ig_x round, ig_x j) {
@@ -609,6 +624,8 @@ static void divide(struct groups *g) {
 
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target) {
     struct groups g = {.r = r};
+    for (int i = 0; i < MOST_AHEAD; i++)
+        g.ahead[i] = -1;
     if (!find_groups(&g)) return false;
     int64_t pictures = ig_sizes_guess(r->at, ig_row_results(r)) / g.of.count;
     choose_width(&g, pictures);

@@ -36,6 +36,10 @@ bool ig_row_share_alone(int64_t clusters, int blocks) {
     return clusters <= clusters_at_once(blocks);
 }
 
+int ig_row_share_bytes(const struct ig_target *target, int64_t clusters, int blocks) {
+    return blocks > 1 && ig_row_share_alone(clusters, blocks) ? ig_target_shared_bytes(target) / 2 + 1024 : 0;
+}
+
 int ig_row_share_choose(ig_row_share_model model, const void *user, bool shares) {
     int best = 1;
     double least = model(user, 1);
