@@ -3,7 +3,16 @@
 
 #include "base/memory.h"
 
-enum { MOST_LINES = 256 }; /* of a box */
+enum { MOST_LINES = 256 }; /* of a box, along each axis of a patch */
+
+static const char *patch_error(const struct ig_tensor_map *m) {
+    if (m->axes != 2 || m->dealt) return "a patch of something else than a picture";
+    for (uint32_t i = 0; i < m->axes; i++) {
+        if (m->patch[i] == 0 || m->patch[i] > MOST_LINES / m->steps[i]) return "a patch that cannot be brought";
+        if (m->lower[i] != 0 || m->upper[i] != 0) return "a patch with windows";
+    }
+    return m->patch[0] * m->patch[1] == m->box_lines ? NULL : "a patch of another number of pixels than its box";
+}
 
 static const char *windows_error(const struct ig_tensor_map *m, uint32_t n_dims) {
     int32_t limit = ig_tensor_map_limit(m->axes);
@@ -23,10 +32,12 @@ const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operan
     if (m->width >= n_dims || m->lines >= n_dims || m->pitch >= n_dims) return "a dim that is not there";
     if (m->element != 1 && m->element != 2 && m->element != 4) return "elements of another size than 1, 2 or 4 bytes";
     if (bytes != 32 && bytes != 64 && bytes != 128) return "a box of a width that has no pattern";
-    if (m->box_lines == 0 || m->box_lines > MOST_LINES) return "a box of a height that cannot be brought";
+    bool patch = m->patch[0] > 0 || m->patch[1] > 0;
+    if (m->box_lines == 0 || (m->box_lines > MOST_LINES && !patch)) return "a box of a height that cannot be brought";
     if (m->dealt > 1 || (m->dealt && (m->axes > 0 || m->box_lines % IG_DEALT_LINES != 0)))
         return "lines that cannot be dealt out";
-    return m->axes ? windows_error(m, n_dims) : NULL;
+    const char *wrong = m->axes ? windows_error(m, n_dims) : NULL;
+    return !wrong && patch ? patch_error(m) : wrong;
 }
 
 /* The lines of a matrix, or the pixels of images; 0: too many, or none. */

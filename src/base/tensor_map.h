@@ -14,6 +14,9 @@
  * With `axes`, it describes the windows of a convolution over `lines` images, channels-last, of `width` channels: pixels
  * are `pitch` elements apart. A box is one tap of `box_lines` windows in the order of the outputs, which begin at every
  * steps-th pixel from `lower` to the last pixel + `upper`, along each axis; pixels outside the image are zero.
+ *
+ * With `patch`, a box is a patch of such an image instead, of `patch` columns and rows, every steps-th pixel; `box_lines` is
+ * their product. There are two axes then, and `lower` and `upper` are zero.
  */
 #ifndef IG_BASE_TENSOR_MAP_H
 #define IG_BASE_TENSOR_MAP_H
@@ -34,6 +37,7 @@ struct ig_tensor_map {
     uint32_t sizes[3];
     int32_t lower[3], upper[3];
     uint32_t steps[3];
+    uint32_t patch[2]; /* columns and rows; 0: windows, or a matrix */
 };
 
 /* The first pixels of windows along one axis lie between -limit and limit - 1 of the image's ends. */

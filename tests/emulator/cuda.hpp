@@ -555,6 +555,11 @@ EMULATED static void ptx_cp_async_bulk_tensor_5d_shared__cluster_global_mbarrier
     if (first || second || third) emulator->refuse("brings a part of lines that are dealt out");
     emulator->bring(to, map, x, y * 32, true, barrier);
 }
+EMULATED static void ptx_cp_async_bulk_tensor_4d_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int channel, int x, int y, int image, unsigned barrier) {
+    const int at[] = {x, y, image};
+    emulator->bring_patch(to, map, channel, at, barrier);
+}
 EMULATED static void ptx_cp_async_bulk_tensor_4d_shared__cluster_global_im2col_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int channel, int x, int y, int image, unsigned barrier, unsigned short column,
     unsigned short row) {

@@ -170,6 +170,14 @@ static void advance(const struct fake_tensor_map *m, int *at) {
     at[m->axes]++;
 }
 
+/* Goes on to the next pixel of a patch that begins at `first`. */
+static void go_on(const struct fake_tensor_map *m, const int *first, int *at) {
+    at[0] += (int)m->steps[0];
+    if (at[0] < first[0] + (int)(m->patch[0] * m->steps[0])) return;
+    at[0] = first[0];
+    at[1] += (int)m->steps[1];
+}
+
 /* Copies element by element, swizzled; elements outside the matrix are zero. */
 static void bring_box(const struct box *b) {
     const struct fake_tensor_map *m = &b->map;
@@ -185,7 +193,10 @@ static void bring_box(const struct box *b) {
         int64_t place = m->dealt ? line / 32 * 32 + line % 8 / 2 * 8 + line % 32 / 8 * 2 + line % 2 : line;
         int64_t y = m->axes ? pixel_of(b, window) : b->y + place;
         int64_t lines = m->axes ? INT64_MAX : (int64_t)m->lines;
-        if (m->axes) advance(m, window);
+        if (m->patch[0])
+            go_on(m, b->at, window);
+        else if (m->axes)
+            advance(m, window);
         for (uint32_t i = 0; i < m->box_width; i++) {
             int64_t x = (int64_t)b->x + i;
             size_t at = (size_t)line * m->swizzle + i * m->element;
@@ -566,6 +577,14 @@ static void bring_windows(unsigned to, const void *map, int channel, const int *
     memcpy(b.at, at, (axes + 1) * sizeof *at);
     memcpy(b.tap, tap, axes * sizeof *tap);
     start_box(&b, to, map, barrier);
+    if (b.map.patch[0]) part_refuse("brings windows by a map of patches");
+}
+
+static void bring_patch(unsigned to, const void *map, int channel, const int *at, unsigned barrier) {
+    struct box b = {.x = channel};
+    memcpy(b.at, at, 3 * sizeof *at);
+    start_box(&b, to, map, barrier);
+    if (b.map.axes != 2 || !b.map.patch[0]) part_refuse("brings a patch by a map of something else");
 }
 
 /* ---- Memory that several grids access at once --------------------------------------------------------------------------------------- */
@@ -663,6 +682,7 @@ static void prepare_part(struct run *run) {
                                    .wait_round = wait_round,
                                    .bring = bring,
                                    .bring_windows = bring_windows,
+                                   .bring_patch = bring_patch,
                                    .poll = poll,
                                    .load = load,
                                    .store = store,

@@ -71,14 +71,15 @@ struct round {
 /* Where a thread goes on. The compiler's own buffers: _longjmp asks the C library for handlers of cancellation each time. */
 typedef void *resumption[5];
 
-/* A TMA copy of a box of a matrix, in flight; or of a tap of windows. */
+/* A TMA copy of a box of a matrix, in flight; or of a tap of windows; or of a patch of a picture. */
 struct box {
     struct fake_tensor_map map;
     char *to;
     int x, y;
     const char *from; /* of bytes without a map, `size` of them */
     size_t size;
-    int at[4], tap[3]; /* of windows: where the first begins, and its image; offset of the tap */
+    int at[4],
+        tap[3]; /* of windows: where the first begins, and its image; offset of the tap. Of patches, without one. */
     struct round *round;
 };
 

@@ -548,6 +548,13 @@ static void test_map_rules(void **state) {
         {{1, 1, 0, 1, 64, 128, 2, .axes = 3, .upper = {16}, .steps = {1, 1, 1}}, "windows too far outside"},
         {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .steps = {1}}, "windows too far apart"},
         {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .steps = {9, 1}}, "windows too far apart"},
+        {{1, 1, 0, 1, 64, 100, 2, .patch = {10, 10}}, "a patch of something else than a picture"},
+        {{1, 1, 0, 1, 64, 100, 2, .axes = 3, .steps = {1, 1, 1}, .patch = {10, 10}}, "a patch of something else"},
+        {{1, 1, 0, 1, 64, 257, 2, .axes = 2, .steps = {1, 1}, .patch = {257, 1}}, "a patch that cannot be brought"},
+        {{1, 1, 0, 1, 64, 129, 2, .axes = 2, .steps = {1, 2}, .patch = {1, 129}}, "a patch that cannot be brought"},
+        {{1, 1, 0, 1, 64, 10, 2, .axes = 2, .steps = {1, 1}, .patch = {10}}, "a patch that cannot be brought"},
+        {{1, 1, 0, 1, 64, 10, 2, .axes = 2, .lower = {-1}, .steps = {1, 1}, .patch = {10, 1}}, "a patch with windows"},
+        {{1, 1, 0, 1, 64, 99, 2, .axes = 2, .steps = {1, 1}, .patch = {10, 10}}, "a patch of another number of pixels"},
     };
     for (uint32_t i = 0; i < COUNT(wrong); i++) {
         other[1].maps[0] = wrong[i].map;

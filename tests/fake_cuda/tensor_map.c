@@ -22,6 +22,34 @@ static bool are_dealt(const uint64_t *sizes, const uint64_t *strides, const uint
     return are;
 }
 
+/* Of a picture: a patch of some of its pixels. Those beyond its last one need not be there. */
+static CUresult encode_patch(CUtensorMap *map, int type, CUdeviceptr memory, const uint64_t *sizes,
+                             const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int swizzle) {
+    struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
+                                   .memory = memory,
+                                   .width = sizes[0],
+                                   .lines = sizes[3],
+                                   .pitch = strides[0],
+                                   .element = 1u << type,
+                                   .box_width = box[0],
+                                   .box_lines = 1,
+                                   .swizzle = 16u << swizzle,
+                                   .axes = 2};
+    bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && steps[0] == 1 &&
+                 steps[3] == 1 && box[3] == 1 && box[0] * made.element <= made.swizzle;
+    for (uint32_t i = 0; i < 2; i++) {
+        made.sizes[i] = (uint32_t)sizes[i + 1];
+        made.steps[i] = steps[i + 1];
+        right = right && steps[i + 1] >= 1 && steps[i + 1] <= 8 && box[i + 1] >= 1 && box[i + 1] <= 256 &&
+                strides[i + 1] == strides[i] * sizes[i + 1];
+        if (!right) return CUDA_ERROR_INVALID_VALUE;
+        made.patch[i] = (box[i + 1] + steps[i + 1] - 1) / steps[i + 1];
+        made.box_lines *= made.patch[i];
+    }
+    memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
+
 /* Of integers of 1, 2 or 4 bytes, which are numbered so. */
 static bool is_type(int type) {
     return type >= CU_TENSOR_MAP_DATA_TYPE_UINT8 && type <= CU_TENSOR_MAP_DATA_TYPE_UINT32;
@@ -32,6 +60,8 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank
                                        const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
     CALL();
     _Static_assert(sizeof(struct fake_tensor_map) == sizeof *map, "what kernels get");
+    if (rank == 4 && is_type(type) && interleave == 0 && swizzle >= 1 && swizzle <= 3)
+        return encode_patch(map, type, memory, sizes, strides, box, steps, swizzle);
     const struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
                                          .memory = memory,
                                          .width = sizes[0],

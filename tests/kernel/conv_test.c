@@ -420,6 +420,43 @@ static void test_patches(void **state) {
     check_graphs_for_cuda(cases, COUNT(patches) * CHOICES);
 }
 
+/* The same by the copy engine: slices of 32, 64 and 128 bytes, of one or several; tiles of squares and of lines. */
+static const struct conv brought[] = {
+    {NARROW(2, 9, 13, 32, 32, 3, 3, 1, 1, 1), .bias = true, .relu = true},
+    {NARROW(3, 17, 8, 64, 40, 3, 3, 1, 1, 1), .bias = true, .residual = true}, /* weights across the depth */
+    {NARROW(1, 1, 1, 16, 8, 3, 3, 1, 1, 1)},
+    {NARROW(2, 16, 24, 48, 96, 3, 3, 2, 2, 1), .bias = true}, /* four phases */
+    {NARROW(1, 15, 15, 32, 40, 5, 5, 1, 1, 2), .relu = true},
+    {NARROW(-1, -2, -3, 64, 64, 3, 3, 1, 1, 1), .bias = true, .relu = true},
+    {NARROW(2, 20, 9, 128, 24, 3, 3, 1, 1, 0)},                                  /* nothing lies beyond the image */
+    {NARROW(1, 3, 3, 16, 17, 7, 7, 1, 1, 9)},                                    /* windows wholly in the padding */
+    {NARROW(2, 9, 11, 64, 32, 1, 1, 2, 2, 0)},                                   /* one phase of four */
+    {NARROW(1, 10, 19, 32, 200, 2, 5, 3, 2, 2), .bias = true, .residual = true}, /* blocks of columns */
+    {F32, .spatial = 2, .batch = 1, .size = {13, 22}, .in = 16, .out = 10, .kernel = {3, 2}, .stride = {1, 1},
+     .dilation = {2, 3}, .before = {1, 2}, .after = {0, 3}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 1, .batch = 2, .size = {150}, .in = 64, .out = 32, .kernel = {4}, .stride = {1}, .dilation = {2},
+     .before = {3}, .after = {1}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 1, .batch = 2, .size = {150}, .in = 32, .out = 64, .kernel = {5}, .stride = {2}, .dilation = {1},
+     .before = {2}, .after = {2}, .groups = 1, .last = true, .relu = true},
+};
+
+static void test_brought(void **state) {
+    (void)state;
+    enum { CHOICES = 3 };
+    static const unsigned flags[CHOICES] = {GRAPH_FP16, GRAPH_BF16 + GRAPH_POISON, GRAPH_TF32};
+    for (int i = 0; i < COUNT(brought) * CHOICES; i++) {
+        unsigned way = flags[i % CHOICES];
+        snprintf(names[i], sizeof names[i], "brought %d, choice %d", i / CHOICES, i % CHOICES);
+        cases[i] = (struct graph_case){names[i],
+                                       build_conv,
+                                       &brought[i / CHOICES],
+                                       way & GRAPH_BF16 ? 3e-2 : 3e-3,
+                                       way + GRAPH_MAPS + GRAPH_PATCH + (unsigned)(i % CHOICES) * 2 * GRAPH_CHOICE,
+                                       {2, 13, 18, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(brought) * CHOICES);
+}
+
 /* conv_test [PATTERN]: runs only the tests whose names match. */
 /* ---- Prefetches ------------------------------------------------------------------------------------------------------ */
 
@@ -479,7 +516,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),        cmocka_unit_test(test_volumes),
         cmocka_unit_test(test_grouped),      cmocka_unit_test(test_patches),          cmocka_unit_test(test_flat),
         cmocka_unit_test(test_transformed),  cmocka_unit_test(test_depthwise_narrow), cmocka_unit_test(test_banded),
-        cmocka_unit_test(test_recovered),    cmocka_unit_test(test_prefetches),
+        cmocka_unit_test(test_recovered),    cmocka_unit_test(test_prefetches),       cmocka_unit_test(test_brought),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

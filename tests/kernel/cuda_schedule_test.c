@@ -473,8 +473,15 @@ static const struct choice choices[] = {
      "gemm f16 16x32x64, 64 threads, 2 stages, along x across"},
     /* Windows of many taps are copied by the template as those of few. */
     {build_tall_windows,
+     {{INGOT_F16, 3, {128, 5, 24}}, 0, {0}},
+     "gemm f16 16x32x64, 64 threads, 2 stages, windows x along"},
+    {build_tall_windows,
+     {{INGOT_F16, 3, {128, 65, 24}}, 0, {0}},
+     "gemm f16 wgmma 64x32x64, 128 threads, 6 stages, windows x along, depth in 4"},
+    /* Those whose pixels are whole slices come in patches, if all taps of one can be unrolled. */
+    {build_tall_windows,
      {{INGOT_F16, 3, {128, 5, 32}}, 0, {0}},
-     "gemm f16 16x32x64, 64 threads, 3 stages, windows x along"},
+     "gemm f16 tma in 4 turns, B kept, patches of 8x8 64x32x32, 640 threads, 8 stages, windows x along"},
     {build_tall_windows,
      {{INGOT_F16, 3, {128, 65, 32}}, 0, {0}},
      "gemm f16 wgmma 64x32x64, 128 threads, 5 stages, windows x along, depth in 8"},

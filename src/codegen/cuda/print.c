@@ -312,6 +312,11 @@ static void print_produce(struct ig_code_printer *p) {
                      size_of(p->kernel, 0, false), columns, depth);
         return;
     }
+    if (p->kernel->gemm->patch[0]) {
+        ig_code_line(p, "    const gemm::patch_tiles a(map0, d%u_, d%u_);", a->sizes[1], a->sizes[0]);
+        ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, 0, d%u_, d%u_);", columns, depth);
+        return;
+    }
     const char *planes = a->axes == 3 ? ig_format(p->job, "d%u_", a->sizes[2]) : "1";
     ig_code_line(p, "    const gemm::window_tiles a(map0, %s, d%u_, d%u_);", planes, a->sizes[1], a->sizes[0]);
     ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, a.windows(d%u_), d%u_, d%u_);", a->lines, columns, depth);

@@ -36,6 +36,7 @@ extern const char ig_cuda_template_gemm_element[];
 extern const char ig_cuda_template_gemm_fma[];
 extern const char ig_cuda_template_gemm_group[];
 extern const char ig_cuda_template_gemm_mma[];
+extern const char ig_cuda_template_gemm_patches[];
 extern const char ig_cuda_template_gemm_producer[];
 extern const char ig_cuda_template_gemm_ring[];
 extern const char ig_cuda_template_gemm_scales[];

@@ -237,6 +237,7 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 }
 
 static bool counts(const struct ig_kernel *kernel, unsigned flags) {
+    if (flags & GRAPH_PATCH && flags & GRAPH_MAPS) return kernel->gemm && kernel->gemm->patch[0];
     if (flags & GRAPH_PATCH) return kernel->patch;
     if (flags & GRAPH_BANDED) return kernel->banded;
     if (flags & GRAPH_SERVED) return kernel->attend && kernel->attend->served;
@@ -251,6 +252,7 @@ static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const 
     bool found = false, conv = c->graph->nodes.at[region->anchor].op == IG_OP_conv;
     bool must =
         (c->given->flags & GRAPH_BANDED && conv) ||
+        (c->given->flags & GRAPH_PATCH && c->given->flags & GRAPH_MAPS && conv && ig_target_has_warpgroups(target)) ||
         (c->given->flags & GRAPH_SERVED && region->family == IG_FAMILY_ATTEND && ig_target_has_warpgroups(target));
     struct ig_kernel *kernel;
     int choice = any ? left : 0;

@@ -30,6 +30,21 @@ static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text 
                    (column + piece - 1) / piece, cores ? columns * piece : piece);
 }
 
+/* Those of matrices and of windows that come tap by tap have no meaning, but stand in code that is not used. */
+static void print_patch(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    bool patch = g->patch[0] > 0;
+    ig_text_printf(text, "enum { PATCH = %d, SLICES = %d, ARRIVING = %d };\n", patch, patch ? g->channels / g->bk : 1,
+                   patch ? ig_cuda_gemm_patch_arriving(g) : ig_cuda_gemm_stage(g));
+    ig_text_printf(text, "enum { PATCH_ROWS = %d, PATCH_COLUMNS = %d, PATCH_LINE = %d, PATCH_BYTES = %d };\n",
+                   patch ? g->patch[0] : 1, patch ? g->patch[1] : 1, patch ? ig_cuda_gemm_patch_pixels(g, 1) : 1,
+                   patch ? ig_cuda_gemm_patch_bytes(g) : 0);
+    ig_text_printf(text, "enum { PHASES_Y = %d, PHASES_X = %d };\n", patch ? ig_cuda_gemm_patch_phases(g, 0) : 1,
+                   patch ? ig_cuda_gemm_patch_phases(g, 1) : 1);
+    if (g->a != IG_CUDA_WINDOWS)
+        ig_text_add(text,
+                    "enum { TAPS_Y = 1, TAPS_X = 1, STRIDE_Y = 1, STRIDE_X = 1, DILATION_Y = 1, DILATION_X = 1 };\n");
+}
+
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     bool integers = g->math == IG_CUDA_I8;
@@ -74,6 +89,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
             ig_text_printf(text, "enum { LOWER_%c = %d, UPPER_%c = %d };\n", axes[i], g->lower[i], axes[i],
                            g->upper[i]);
     }
+    if (g->producer) print_patch(g, text);
 }
 
 /* Prints the function that gives the position of byte `byte` of line `line` in an operand's part of a step. */
@@ -257,7 +273,10 @@ static void print_producer(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, ig_cuda_template_gemm_barrier);
     ig_text_add(text, ig_cuda_template_gemm_box);
     ig_text_add(text, ig_cuda_template_gemm_producer);
-    if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);
+    if (g->patch[0])
+        ig_text_add(text, ig_cuda_template_gemm_patches);
+    else if (g->a == IG_CUDA_WINDOWS)
+        ig_text_add(text, ig_cuda_template_gemm_taps);
 }
 
 static void print_direct(const struct ig_cuda_gemm *g, struct ig_text *text) {

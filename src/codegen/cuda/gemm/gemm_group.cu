@@ -3,12 +3,12 @@
 
 // The descriptor of the lines from `line` on of an operand of LINES lines, at element `depth` of the step: address, distance
 // between panels (across), and distance between groups of eight lines. Lines are 128 bytes long (across the depth: in panels),
-// or 64 if there are only so many. The address is in the low half, so that all descriptors of an operand are sums of one number and
+// or 64 or 32 if there are only so many. The address is in the low half, so that all descriptors of an operand are sums of one number and
 // constants.
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ static unsigned long long part(unsigned from, int line, int depth) {
     constexpr int width = !ACROSS ? DEPTH * ELEMENT : LINES * ELEMENT < 128 ? LINES * ELEMENT : 128;
-    constexpr unsigned panels = ACROSS ? DEPTH * width : 16, high = 8 * width / 16 | (width == 128 ? 1u : 2u) << 30;
+    constexpr unsigned panels = ACROSS ? DEPTH * width : 16, high = 8 * width / 16 | (width == 128 ? 1u : width == 64 ? 2u : 3u) << 30;
     const int offset = ACROSS ? line * ELEMENT / width * (DEPTH * width) + depth * width : line * width + depth * ELEMENT;
     const unsigned low = (from & 0x3ffff) / 16 | panels / 16 << 16;
     return (unsigned long long)high << 32 | (low + offset / 16);

@@ -3,6 +3,8 @@
 // all share the rows of each tile, or TURNS groups take tiles in turns, so that one multiplies while the others run the
 // epilogue on their sums.
 //
+// With PATCH, a stage is the part of an image that a tile's windows need, of a slice of the channels, and a step all taps of it.
+//
 // If KEPT, all steps of B, so many, stay in shared memory while a block's tiles have the same columns, which they do
 // where there are as many blocks; the stages hold A only.
 //
@@ -79,6 +81,11 @@ struct field {
     }
 };
 
+// Stages of a tile: steps of the depth, or, with patches, slices of the channels.
+__device__ __forceinline__ int steps_of(long long depth) {
+    return PATCH ? SLICES : (int)((depth + DEPTH - 1) / DEPTH);
+}
+
 // ---- Barriers --------------------------------------------------------------------------------------------------------
 
 // One arrival per warp.
@@ -133,10 +140,10 @@ __device__ __forceinline__ void bring_dealt(unsigned to, const tensor_map &map, 
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, int line, int depth, unsigned barrier) {
     if constexpr (ACROSS) {
-        constexpr int width = 128 / ELEMENT;
+        constexpr int width = LINES * ELEMENT < 128 ? LINES : 128 / ELEMENT;
 #pragma unroll
         for (int panel = 0; panel < LINES / width; panel++)
-            bring(to + panel * DEPTH * 128, map, line + panel * width, depth, barrier);
+            bring(to + panel * DEPTH * width * ELEMENT, map, line + panel * width, depth, barrier);
     } else {
         bring(to, map, depth, line, barrier);
     }
@@ -149,7 +156,7 @@ __device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map
 
 // The part of B of a stage, which is announced with that of A.
 __device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step) {
-    expect(p.full(), STAGE_BYTES);
+    expect(p.full(), ARRIVING);
     if constexpr (!KEPT) bring_columns(p.memory() + A_BYTES, map, column, step, p.full());
 }
 
@@ -158,6 +165,7 @@ __device__ __forceinline__ void bring_kept(place next, const tensor_map &map, in
     for (int s = 0; s < STAGES; s++, next.advance())
         wait(next.empty(), next.parity ^ 1); // then no products read the old one
     expect(shared_memory() + KEPT_FULL_AT, KEPT * B_BYTES);
+#pragma unroll 1
     for (int s = 0; s < KEPT; s++)
         bring_columns(shared_memory() + KEPT_AT + s * B_BYTES, map, column, s, shared_memory() + KEPT_FULL_AT);
 }
@@ -181,7 +189,7 @@ struct matrix_tiles {
 template <class A>
 __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, long long rows, long long columns,
                                         long long depth) {
-    const int steps = (int)((depth + DEPTH - 1) / DEPTH);
+    const int steps = steps_of(depth);
     const field all(rows, columns);
     const bool leads = threadIdx.x == CONSUMERS;
     const int first = first_of_block(), early = EARLY && first < tiles ? min(steps, (int)STAGES) : 0;
@@ -300,6 +308,38 @@ struct sums {
         }
     }
 
+    // The descriptor of 64 windows, from `line` of the tile on, under a tap of the patch. Their first eight lie side by side, the
+    // next eight in the next row, or beside them where a tile is one row. The pattern is that of addresses, so that a patch may be
+    // read from any pixel on.
+    __device__ __forceinline__ static unsigned long long windows(unsigned from, int line, int tap_y, int tap_x, int depth) {
+        constexpr int width = DEPTH * ELEMENT, next = PATCH_COLUMNS == 8 ? PATCH_LINE : 8;
+        constexpr unsigned high = next * width / 16 | (width == 128 ? 1u : width == 64 ? 2u : 3u) << 30;
+        const int phase = tap_y % STRIDE_Y * PHASES_X + tap_x % STRIDE_X;
+        const int y = line / PATCH_COLUMNS + tap_y / STRIDE_Y, x = line % PATCH_COLUMNS + tap_x / STRIDE_X;
+        const int offset = phase * PATCH_BYTES + (y * PATCH_LINE + x) * width + depth * ELEMENT;
+        return (unsigned long long)high << 32 | (from / 16 | 1u << 16) + offset / 16;
+    }
+
+    // Issues the products of all taps of a slice of the channels. That all threads have the same address lets the compiler add to it
+    // in the registers that the instructions read. In a loop NVIDIA's compiler may let these products follow each other.
+    __device__ __forceinline__ void step_of_patch(unsigned from, int slice) {
+        const unsigned a_from = __shfl_sync(0xffffffffu, from, 0);
+        const unsigned b_from = __shfl_sync(0xffffffffu, shared_memory() + KEPT_AT + slice * B_BYTES, 0);
+        begin_products();
+#pragma unroll
+        for (int y = 0; y < TAPS_Y; y++)
+#pragma unroll
+            for (int x = 0; x < TAPS_X; x++)
+#pragma unroll
+                for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
+#pragma unroll
+                    for (int i = 0; i < blocks; i++)
+                        multiply_add((step_total(&)[BN / 8][4])c[i],
+                                     windows(a_from, row(i), y * DILATION_Y, x * DILATION_X, depth),
+                                     part<B_ACROSS, BN>(b_from + (y * TAPS_X + x) * SLICES * B_BYTES, 0, depth), 1);
+        close_products();
+    }
+
     __device__ __forceinline__ static unsigned columns_of(place p, int s) {
         return KEPT ? shared_memory() + KEPT_AT + s * B_BYTES : p.memory() + A_BYTES;
     }
@@ -307,7 +347,8 @@ struct sums {
     // Step number s, once it has arrived.
     __device__ __forceinline__ void take_step(place p, int s) {
         wait(p.full(), p.parity);
-        step(p.memory(), columns_of(p, s));
+        if constexpr (PATCH) step_of_patch(p.memory(), s);
+        else step(p.memory(), columns_of(p, s));
     }
     __device__ __forceinline__ static void begin_step(step_total (&some)[BN / 8][4], place p, int s) {
         wait(p.full(), p.parity);
@@ -364,7 +405,7 @@ __device__ __forceinline__ void multiply_in_pairs(sums &c, place p, int steps) {
 // behind the loop, which is not unrolled: otherwise NVIDIA's compiler (13.0 to 13.5) may move arithmetic on sums ahead of
 // the wait for them, and then lets all products of the kernel follow each other, which takes 1.5 times as long.
 __device__ __forceinline__ void multiply(sums &c, int tile, long long depth, const total *start = nullptr, int left = 0) {
-    const int steps = (int)((depth + DEPTH - 1) / DEPTH);
+    const int steps = steps_of(depth);
     const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / (unsigned)stride(), before = tiles * (unsigned)steps;
     place p = {before % STAGES, before / STAGES & 1};
     unsigned last = 0;

@@ -94,11 +94,17 @@ static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s, ig_x 
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = ig_cuda_contract_is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
-                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch),
+                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch, false),
                                   .boxed = ig_cuda_find_columns_apart(c, &s->b, s->batch, batch, &s->columns_apart),
                                   .twin = c->has_twin,
                                   .fixed =
                                       ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
+    if (s->a.kind == IG_CUDA_WINDOWS) {
+        p->slice = ig_cuda_patch_slice(c, s->g, &s->a);
+        if (!ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch, true)) p->slice = 0;
+        p->height = ig_sizes_guess(c->at, ig_cuda_size_along(c, ig_contract_out(c), 1));
+        p->width = ig_sizes_guess(c->at, ig_cuda_size_along(c, ig_contract_out(c), 2));
+    }
     c->kernel->model = (struct ig_kernel_model){{s->batch, s->rows, c->columns, c->depth}, p, cost};
     return p;
 }
@@ -133,6 +139,7 @@ static int find_candidates(struct ig_cuda_product *s, struct ig_cuda_gemm *out) 
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
+    if (s->a.kind == IG_CUDA_WINDOWS) ig_cuda_describe_windows(c, &like, &s->a);
     return ig_cuda_gemm_candidates(make_model(s, batch), &like, IG_CONTRACT_MOST_CHOICES, out);
 }
 
@@ -159,13 +166,14 @@ static bool choose(struct ig_cuda_product *s) {
     s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
     s->g->whole_columns = ig_dim_divides(s->k->dims, constant(s, s->g->bn), c->columns);
     s->g->steps = steps_of(s);
-    if (s->a.kind == IG_CUDA_WINDOWS) ig_cuda_describe_windows(c, s->g, &s->a);
     return true;
 }
 
 static const char *producer_tactic(struct ig_cuda_product *s) {
     static const char *const turns[] = {"", "", " in turns", " in 3 turns", " in 4 turns"};
-    return ig_format(s->k->job, " tma%s%s", turns[s->g->turns], s->g->kept ? ", B kept" : "");
+    const char *patch =
+        s->g->patch[0] ? ig_format(s->k->job, ", patches of %dx%d", s->g->patch[0], s->g->patch[1]) : "";
+    return ig_format(s->k->job, " tma%s%s%s", turns[s->g->turns], s->g->kept ? ", B kept" : "", patch);
 }
 
 static const char *tactic(struct ig_cuda_product *s) {
@@ -558,11 +566,23 @@ static void locate(struct ig_cuda_product *s, ig_x tile, ig_dim row_blocks, ig_d
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
+/* Tiles along the rows; of patches, those of all images. */
+static ig_dim blocks_of_rows(struct ig_cuda_product *s) {
+    struct ig_dims *dims = s->k->dims;
+    if (!s->g->patch[0]) return ig_dim_ceil_div(dims, s->rows, constant(s, s->g->bm));
+    ig_dim count = ig_contract_out(s->c)->dim[0];
+    for (int i = 0; i < 2; i++) {
+        ig_dim size = ig_cuda_size_along(s->c, ig_contract_out(s->c), 1 + i);
+        count = ig_dim_mul(dims, count, ig_dim_ceil_div(dims, size, constant(s, s->g->patch[i])));
+    }
+    return count;
+}
+
 static void emit(struct ig_cuda_product *s) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
-    ig_dim row_blocks = ig_dim_ceil_div(dims, s->rows, constant(s, s->g->bm));
+    ig_dim row_blocks = blocks_of_rows(s);
     ig_dim column_blocks = ig_dim_ceil_div(dims, c->columns, constant(s, s->g->bn));
     ig_dim blocks = ig_dim_mul(dims, s->batch, ig_dim_mul(dims, row_blocks, column_blocks));
     c->kernel->tiles = ig_dim_mul(dims, blocks, constant(s, s->g->split));

@@ -104,14 +104,16 @@ struct ig_cuda_problem {
     int a_copy, b_copy;
     int step; /* bytes of the depth that the copy engine fetches at once: 128, or 64 */
     int sm;
-    bool streams;    /* ig_target_can_stream */
-    bool warpgroups; /* the target has wgmma */
-    bool heavy;      /* the epilogue computes exponentials or the like */
-    double issue;    /* ig_cuda_contract_issue */
-    bool mapped;     /* the copy engine (TMA) can fetch both operands */
-    bool boxed;      /* it can fetch B of all batches as one matrix */
-    bool twin;       /* two products of the same A: only `direct` does both, if it can */
-    bool fixed;      /* columns and depth are constants */
+    bool streams;          /* ig_target_can_stream */
+    bool warpgroups;       /* the target has wgmma */
+    bool heavy;            /* the epilogue computes exponentials or the like */
+    double issue;          /* ig_cuda_contract_issue */
+    bool mapped;           /* the copy engine (TMA) can fetch both operands */
+    int slice;             /* it can fetch patches of the windows' image: bytes of the channels that these have; or 0 */
+    int64_t height, width; /* of the output, of windows */
+    bool boxed;            /* it can fetch B of all batches as one matrix */
+    bool twin;             /* two products of the same A: only `direct` does both, if it can */
+    bool fixed;            /* columns and depth are constants */
 };
 /* Chooses tiles, warps, stages and splits for a problem: at most `most` descriptions that otherwise equal *gemm, best
  * by the cost model first. All are correct, so a tuner may measure them. Returns how many. */

@@ -37,7 +37,7 @@ void ig_cuda_describe_windows(struct ig_contract *c, struct ig_cuda_gemm *g, con
         g->strides[i] = axis < 0 ? 1 : (int)strides->ints[axis];
         g->dilations[i] = axis < 0 ? 1 : (int)dilations->ints[axis];
     }
-    for (int i = 0, axis = c->spatial - 3; i < 3 && g->producer; i++, axis++) {
+    for (int i = 0, axis = c->spatial - 3; i < 3; i++, axis++) {
         if (axis >= 0) find_ends(c, axis, &g->lower[i], &g->upper[i]);
     }
     g->border = (int)(ig_contract_border(c) & 0xff);
@@ -64,17 +64,30 @@ int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *g, const 
     return known(c, a->below) * ig_cuda_gemm_element(g) % 128 != 0 ? 64 : 128;
 }
 
+int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a) {
+    int64_t bytes = known(c, a->below) * ig_cuda_gemm_element(g);
+    int ends[2], slice = bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
+    if (a->kind != IG_CUDA_WINDOWS || c->spatial > 2 || ig_contract_border(c) != 0) return 0;
+    if (bytes == 0 || bytes > INT32_MAX || bytes % slice != 0) return 0;
+    for (int i = 0; i < c->spatial; i++) {
+        bool apart =
+            ig_contract_attr(c, IG_ATTR_strides)->ints[i] > 1 && ig_contract_attr(c, IG_ATTR_dilations)->ints[i] > 1;
+        if (!find_ends(c, i, &ends[0], &ends[1]) || apart) return 0;
+    }
+    return slice;
+}
+
 /* ---- Matrices ----------------------------------------------------------------------------------------------------- */
 
 bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
-                     const struct ig_cuda_source *b, ig_dim batch) {
+                     const struct ig_cuda_source *b, ig_dim batch, bool patch) {
     const struct ig_cuda_source *sources[] = {a, b};
     int64_t lo, hi;
     ig_dim_range(c->k->dims, c->depth, &lo, &hi);
     if (lo < 1 || known(c, batch) != 1) return false;
     for (int i = 0; i < 2; i++) {
         const struct ig_cuda_source *from = sources[i];
-        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && can_map_windows(c, g, a);
+        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && (patch || can_map_windows(c, g, a));
         if (!windows && from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
         if (from->copy != 16 || !ig_cuda_begins_buffer(c, from)) return false;
     }
@@ -105,13 +118,13 @@ static struct ig_tensor_map map_of(struct ig_contract *c, const struct ig_cuda_g
         .width = ig_loops_dim(c->k, along ? c->depth : lines),
         .lines = ig_loops_dim(c->k, along ? lines : c->depth),
         .pitch = ig_loops_dim(c->k, from->ld),
-        .box_width = along ? (uint32_t)g->bk : 128u / (uint32_t)element,
+        .box_width = along ? (uint32_t)g->bk : (uint32_t)(tile * element < 128 ? tile : 128 / element),
         .box_lines = (uint32_t)(along ? tile : g->bk),
         .element = (uint32_t)element,
     };
 }
 
-/* A box holds a tap's pixels of a tile's windows, or some of their channels. The axes are in reverse. */
+/* A box holds a tap's pixels of a tile's windows, or a patch of all taps; or some of their channels. The axes are in reverse. */
 static struct ig_tensor_map map_of_windows(struct ig_contract *c, const struct ig_cuda_gemm *g,
                                            const struct ig_cuda_source *a) {
     uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
@@ -125,9 +138,14 @@ static struct ig_tensor_map map_of_windows(struct ig_contract *c, const struct i
                                 .axes = (uint32_t)g->axes};
     for (int i = 0; i < g->axes; i++) {
         map.sizes[i] = ig_loops_dim(c->k, a->size[2 - i]);
-        map.lower[i] = g->lower[2 - i];
-        map.upper[i] = g->upper[2 - i];
         map.steps[i] = (uint32_t)g->strides[2 - i];
+        map.lower[i] = g->patch[0] ? 0 : g->lower[2 - i];
+        map.upper[i] = g->patch[0] ? 0 : g->upper[2 - i];
+    }
+    if (g->patch[0]) {
+        for (int i = 0; i < 2; i++)
+            map.patch[i] = (uint32_t)ig_cuda_gemm_patch_pixels(g, 1 - i);
+        map.box_lines = map.patch[0] * map.patch[1];
     }
     return map;
 }

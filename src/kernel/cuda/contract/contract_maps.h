@@ -10,13 +10,15 @@
 /* Is the first element of the operand that of its buffer? */
 bool ig_cuda_begins_buffer(struct ig_contract *c, const struct ig_cuda_source *from);
 
-/* Describes the windows that A has, for the template; with a producer, also where they begin and end. */
+/* Describes the windows that A has, for the template, and where they begin and end, if that is known. */
 void ig_cuda_describe_windows(struct ig_contract *c, struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a);
 /* Bytes of the depth that a box of A holds: 64 or 128. */
 int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a);
-/* Can it fetch both operands? They must be matrices that begin where their buffers do, or windows. */
+/* Bytes of a pixel's channels that a patch of the image may hold: 32, 64 or 128; 0: it cannot fetch patches that A's windows have. */
+int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a);
+/* Can it fetch both operands? They must be matrices that begin where their buffers do, or windows, or such patches. */
 bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a,
-                     const struct ig_cuda_source *b, ig_dim batch);
+                     const struct ig_cuda_source *b, ig_dim batch, bool patch);
 /* Finds how far B's columns of a batch lie from those of the one before, in columns: all, or none if batches share them. `batch` is the
  * number of a batch in B's base. False if those of all batches are not one matrix along the depth. */
 bool ig_cuda_find_columns_apart(struct ig_contract *c, const struct ig_cuda_source *b, ig_dim batches, ig_x batch,

@@ -51,6 +51,26 @@ static int own_vector(struct ig_cuda_product *s) {
     return ig_product_vector(s) < IG_CUDA_OWN_COLUMNS ? ig_product_vector(s) : IG_CUDA_OWN_COLUMNS;
 }
 
+/* A row of a tile that is a rectangle of an image's outputs, which begins at s->first_row of those that whole tiles have. */
+static void locate_in_patch(struct ig_cuda_product *s, ig_x row, struct piece *p) {
+    struct ig_loops *k = s->k;
+    const struct ig_type *out = ig_contract_out(s->c);
+    ig_x tile = ig_x_div(k, s->first_row, num(s, s->g->bm)), place[2];
+    ig_x within[2] = {ig_x_div(k, row, num(s, s->g->patch[1])), ig_x_mod(k, row, num(s, s->g->patch[1]))};
+    for (int i = 1; i >= 0; i--) {
+        ig_dim size = ig_cuda_size_along(s->c, out, 1 + i), height = constant(s, s->g->patch[i]);
+        ig_x block = ig_x_split_off(k, &tile, ig_dim_ceil_div(k->dims, size, height));
+        place[i] = ig_x_add(k, ig_x_mul(k, block, num(s, s->g->patch[i])), within[i]);
+        if (ig_dim_divides(k->dims, height, size)) continue;
+        ig_x inside = ig_x_less(k, place[i], dim(s, size));
+        p->inside = p->inside == IG_NO_X ? inside : ig_x_and(k, p->inside, inside);
+        place[i] = ig_x_min(k, place[i], dim(s, ig_dim_sub(k->dims, size, constant(s, 1))));
+    }
+    p->row = tile;
+    for (int i = 0; i < 2; i++)
+        p->row = ig_x_add(k, ig_x_mul(k, p->row, dim(s, ig_cuda_size_along(s->c, out, 1 + i))), place[i]);
+}
+
 static void locate_piece(struct ig_cuda_product *s, ig_x warp, ig_x lane, struct piece *p) {
     struct ig_loops *k = s->k;
     int warps = ig_cuda_gemm_workers(s->g) / 32;
@@ -58,14 +78,18 @@ static void locate_piece(struct ig_cuda_product *s, ig_x warp, ig_x lane, struct
     locate_own(s, own_vector(s), lane, p->piece, &own_row, &own_column);
     ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, p->rows, num(s, warps)), warp), num(s, WARP_ROWS));
     row = ig_x_add(k, row, ig_x_mul(k, p->half, num(s, WARP_ROWS / 2)));
-    p->row = ig_x_add(k, s->first_row, ig_x_add(k, row, own_row));
     p->inside = IG_NO_X;
+    ig_x column = ig_x_add(k, ig_x_mul(k, p->columns, num(s, OWN_LINE)), own_column);
+    p->column = ig_x_add(k, s->first_column, column);
+    if (s->g->patch[0]) {
+        locate_in_patch(s, ig_x_add(k, row, own_row), p);
+        return;
+    }
+    p->row = ig_x_add(k, s->first_row, ig_x_add(k, row, own_row));
     if (!ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
         p->inside = ig_x_less(k, p->row, dim(s, s->rows));
         p->row = ig_x_min(k, p->row, dim(s, ig_dim_sub(s->k->dims, s->rows, constant(s, 1))));
     }
-    ig_x column = ig_x_add(k, ig_x_mul(k, p->columns, num(s, OWN_LINE)), own_column);
-    p->column = ig_x_add(k, s->first_column, column);
 }
 
 /* Opens the loops over the pieces; all are unrolled, because registers cannot be indexed. */

@@ -78,7 +78,39 @@ int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {
     return gemm->bn * (gemm->twin ? 2 : 1) + IG_CUDA_TILE_PAD;
 }
 
+static int round_up(int bytes, int to) {
+    return (bytes + to - 1) / to * to;
+}
+
+enum { PATTERN = 1024 }; /* boxes are swizzled by their addresses modulo this */
+
+/* Axis 1 and 2 of the windows. */
+int ig_cuda_gemm_patch_phases(const struct ig_cuda_gemm *gemm, int axis) {
+    int taps = gemm->taps[axis + 1], stride = gemm->strides[axis + 1];
+    return taps < stride ? taps : stride;
+}
+
+int ig_cuda_gemm_patch_pixels(const struct ig_cuda_gemm *gemm, int axis) {
+    int last = (gemm->taps[axis + 1] - 1) * gemm->dilations[axis + 1];
+    return gemm->patch[axis] + last / gemm->strides[axis + 1];
+}
+
+static int patch_box(const struct ig_cuda_gemm *gemm) {
+    int pixels = ig_cuda_gemm_patch_pixels(gemm, 0) * ig_cuda_gemm_patch_pixels(gemm, 1);
+    return pixels * gemm->bk * ig_cuda_gemm_element(gemm);
+}
+
+int ig_cuda_gemm_patch_bytes(const struct ig_cuda_gemm *gemm) {
+    return round_up(patch_box(gemm), PATTERN);
+}
+
+int ig_cuda_gemm_patch_arriving(const struct ig_cuda_gemm *gemm) {
+    return ig_cuda_gemm_patch_phases(gemm, 0) * ig_cuda_gemm_patch_phases(gemm, 1) * patch_box(gemm);
+}
+
 int ig_cuda_gemm_stage(const struct ig_cuda_gemm *gemm) {
+    if (gemm->patch[0])
+        return ig_cuda_gemm_patch_phases(gemm, 0) * ig_cuda_gemm_patch_phases(gemm, 1) * ig_cuda_gemm_patch_bytes(gemm);
     return (gemm->bm + (gemm->kept ? 0 : gemm->bn)) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
 }
 
@@ -92,12 +124,7 @@ static int direct_shared(const struct ig_cuda_gemm *gemm) {
     return 4 * gemm->bm * (ig_cuda_gemm_tile_row(gemm) + gemm->warps_n * gemm->bn);
 }
 
-static int round_up(int bytes, int to) {
-    return (bytes + to - 1) / to * to;
-}
-
 struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
-    enum { PATTERN = 1024 }; /* boxes are swizzled by their addresses modulo this */
     bool cores = gemm->bm > 4;
     int element = ig_cuda_gemm_element(gemm), piece = gemm->bk * element, columns = gemm->bn * (gemm->twin ? 2 : 1);
     int stages = gemm->warps_n * gemm->stages, pieces = stages * (cores ? columns * piece : piece);

@@ -123,7 +123,19 @@ struct ig_cuda_gemm {
     /* With a producer: axes of the windows; channels, a multiple of bk; where along planes, rows and columns the first
      * window begins, and the last one, from the last pixel. */
     int axes, channels, lower[3], upper[3];
+    /* WINDOWS along two axes, with `kept`: a tile is so many rows and columns of an image's outputs, bm together, and a stage the
+     * patch of the image that their windows need, so that taps read it at different addresses. 0: none. The columns are 8, or
+     * a multiple of 64, which the 64 rows of an instruction lie in as 8 x 8, or side by side. With strides, a stage has a
+     * patch for each of the places that taps have from one to the next. */
+    int patch[2];
 };
+
+/* With patches: pixels of a patch along rows (0) and columns (1); patches of a stage along these; bytes of a patch in shared
+ * memory, where each begins a pattern, and of all that arrive. */
+int ig_cuda_gemm_patch_pixels(const struct ig_cuda_gemm *gemm, int axis);
+int ig_cuda_gemm_patch_phases(const struct ig_cuda_gemm *gemm, int axis);
+int ig_cuda_gemm_patch_bytes(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_patch_arriving(const struct ig_cuda_gemm *gemm);
 
 /* Does it stream boxes of B, to the tensor cores? */
 static inline bool ig_cuda_gemm_streams_boxes(const struct ig_cuda_gemm *gemm) {
