@@ -314,7 +314,7 @@ static void print_produce(struct ig_code_printer *p) {
     }
     if (p->kernel->gemm->patch[0]) {
         ig_code_line(p, "    const gemm::patch_tiles a(map0, d%u_, d%u_);", a->sizes[1], a->sizes[0]);
-        ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, 0, d%u_, d%u_);", columns, depth);
+        ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, 0, 0, 0);");
         return;
     }
     const char *planes = a->axes == 3 ? ig_format(p->job, "d%u_", a->sizes[2]) : "1";

@@ -39,6 +39,31 @@ static int64_t best_number(const int64_t *dims, int rank, int64_t element, int64
     return best;
 }
 
+/* The same where the copy engine brings patches of the image (kernel/cuda/contract/contract_choose.c), whose channels are whole slices,
+ * in cycles for 64 positions; 0: the weights do not fit beside them. TILE is what a tile of one group takes besides its products. */
+static int64_t cost_of_patches(const int64_t *dims, int rank, int64_t element, int64_t groups, int64_t together) {
+    enum { SLICE = 32, MOST_WEIGHTS = 150 << 10, TILE = 150 };
+    int64_t depth = dims[1] * together * element, bn = rounded_up(dims[0] / groups * together, COLUMNS);
+    if (depth % SLICE != 0) return 0;
+    for (int i = 2; i < rank; i++)
+        depth *= dims[i];
+    if (depth * bn > MOST_WEIGHTS) return 0;
+    int64_t product = bn / 2 > 16 + bn / 4 ? bn / 2 : 16 + bn / 4;
+    return groups / together * (depth / SLICE * product + TILE);
+}
+
+/* 0: none suits patches. */
+static int64_t best_for_patches(const int64_t *dims, int rank, int64_t element, int64_t groups) {
+    int64_t best = 0, least = INT64_MAX;
+    for (int64_t n = 1; n <= groups && rank <= 4; n++) {
+        int64_t own = groups % n == 0 ? cost_of_patches(dims, rank, element, groups, n) : 0;
+        if (own == 0 || own >= least) continue;
+        best = n;
+        least = own;
+    }
+    return best;
+}
+
 static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
     ig_dim dims[INGOT_MAX_RANK];
     for (int i = 0; i < rank; i++)
@@ -56,13 +81,15 @@ ig_value ig_spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_
     return reshape(g, v, (int64_t[]){rows, n, n, each}, 4);
 }
 
-ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups) {
+ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups, bool patches) {
     int64_t dims[INGOT_MAX_RANK], sizes[INGOT_MAX_RANK];
     int rank = ig_type_of(g, w)->rank;
     int64_t element =
         ingot_dtype_size(ig_type_of(g, w)->dtype) == 1 ? 1 : 2; /* of f32, too, for which nothing is fitted */
     if (!ig_type_is_static(g->dims, ig_type_of(g, w), dims)) return w;
-    int64_t n = best_number(dims, rank, element, *groups), columns = dims[0] / *groups, each = 1;
+    int64_t n = patches ? best_for_patches(dims, rank, (int64_t)ingot_dtype_size(ig_type_of(g, w)->dtype), *groups) : 0;
+    if (n == 0) n = best_number(dims, rank, element, *groups);
+    int64_t columns = dims[0] / *groups, each = 1;
     if (n == 1) return w;
     *groups /= n;
     for (int i = 1; i < rank; i++)

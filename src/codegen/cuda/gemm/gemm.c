@@ -40,6 +40,9 @@ static void print_patch(const struct ig_cuda_gemm *g, struct ig_text *text) {
                    patch ? ig_cuda_gemm_patch_bytes(g) : 0);
     ig_text_printf(text, "enum { PHASES_Y = %d, PHASES_X = %d };\n", patch ? ig_cuda_gemm_patch_phases(g, 0) : 1,
                    patch ? ig_cuda_gemm_patch_phases(g, 1) : 1);
+    int groups = patch ? g->groups : 1, lines = g->b == IG_CUDA_ACROSS ? g->kept * g->bk : g->group_columns;
+    ig_text_printf(text, "enum { CHANNEL_GROUPS = %d, GROUP_COLUMNS = %d, GROUP_LINES = %d };\n", groups,
+                   groups > 1 ? g->column_blocks / groups * g->bn : 0, groups > 1 ? lines : 0);
     if (g->a != IG_CUDA_WINDOWS)
         ig_text_add(text,
                     "enum { TAPS_Y = 1, TAPS_X = 1, STRIDE_Y = 1, STRIDE_X = 1, DILATION_Y = 1, DILATION_X = 1 };\n");

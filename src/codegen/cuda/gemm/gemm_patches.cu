@@ -6,12 +6,14 @@ struct patch_tiles {
     const tensor_map &map;
     int down, across; // tiles of an image
     int image, y, x;  // the patch's first pixel
+    int channel;      // the group's first
 
-    __device__ __forceinline__ patch_tiles(const tensor_map &a, long long rows, long long columns) : map(a), image(0), y(0), x(0) {
+    __device__ __forceinline__ patch_tiles(const tensor_map &a, long long rows, long long columns) : map(a), image(0), y(0), x(0), channel(0) {
         down = (((int)rows - 1 + UPPER_Y - LOWER_Y) / STRIDE_Y + PATCH_ROWS) / PATCH_ROWS;
         across = (((int)columns - 1 + UPPER_X - LOWER_X) / STRIDE_X + PATCH_COLUMNS) / PATCH_COLUMNS;
     }
-    __device__ __forceinline__ void start(int first) {
+    __device__ __forceinline__ void start(int first, int column) {
+        if constexpr (CHANNEL_GROUPS > 1) channel = column / GROUP_COLUMNS * CHANNELS;
         const int tile = first / BM, line = tile / across;
         image = line / down;
         x = (tile - line * across) * PATCH_COLUMNS * STRIDE_X + LOWER_X;
@@ -24,7 +26,7 @@ struct patch_tiles {
             for (int column = 0; column < PHASES_X; column++)
                 asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
                              "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(to + (row * PHASES_X + column) * PATCH_BYTES),
-                             "l"(&map), "r"(slice * DEPTH), "r"(x + column), "r"(y + row), "r"(image), "r"(barrier)
+                             "l"(&map), "r"(channel + slice * DEPTH), "r"(x + column), "r"(y + row), "r"(image), "r"(barrier)
                              : "memory");
     }
 };

@@ -149,7 +149,15 @@ __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, 
     }
 }
 
+// `column` counts those of whole tiles; each group of channels has columns of its own, whose lines follow those of the one before.
 __device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map, int column, int step, unsigned barrier) {
+    if constexpr (CHANNEL_GROUPS > 1) {
+        const int first = column / GROUP_COLUMNS * GROUP_LINES, own = column % GROUP_COLUMNS;
+        const int line = B_ACROSS ? own : first + own, depth = step * DEPTH + (B_ACROSS ? first : 0);
+        if constexpr (DEALT) bring_dealt(to, map, depth, line, barrier);
+        else bring_lines<B_ACROSS, BN>(to, map, line, depth, barrier);
+        return;
+    }
     if constexpr (DEALT) bring_dealt(to, map, step * DEPTH, column, barrier);
     else bring_lines<B_ACROSS, BN>(to, map, column, step * DEPTH, barrier);
 }
@@ -177,7 +185,7 @@ struct matrix_tiles {
 
     __device__ __forceinline__ matrix_tiles(const tensor_map &a) : map(a), row(0) {
     }
-    __device__ __forceinline__ void start(int first) {
+    __device__ __forceinline__ void start(int first, int column) {
         row = first;
     }
     __device__ __forceinline__ void bring(unsigned to, int step, unsigned barrier) const {
@@ -206,7 +214,7 @@ __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, lon
     place p = {0, 0};
     for (int tile = first; tile < tiles; tile += stride()) {
         all.locate(tile, row, column);
-        a.start(row);
+        a.start(row, column);
         if (KEPT && column != kept) bring_kept(p, b, kept = column);
         for (int s = 0; s < steps; s++, p.advance()) {
             if (tile != first || s >= early) {

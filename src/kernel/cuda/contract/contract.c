@@ -94,14 +94,13 @@ static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s, ig_x 
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = ig_cuda_contract_is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
-                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch, false),
+                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch),
                                   .boxed = ig_cuda_find_columns_apart(c, &s->b, s->batch, batch, &s->columns_apart),
                                   .twin = c->has_twin,
                                   .fixed =
                                       ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
     if (s->a.kind == IG_CUDA_WINDOWS) {
-        p->slice = ig_cuda_patch_slice(c, s->g, &s->a);
-        if (!ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch, true)) p->slice = 0;
+        p->slice = ig_cuda_patch_slice(c, s->g, &s->a, &s->b);
         p->height = ig_sizes_guess(c->at, ig_cuda_size_along(c, ig_contract_out(c), 1));
         p->width = ig_sizes_guess(c->at, ig_cuda_size_along(c, ig_contract_out(c), 2));
     }
@@ -503,9 +502,15 @@ static ig_x divide_by_height(struct ig_cuda_product *s, ig_x within, ig_x is_ful
 /* With a producer that keeps B, row by row. */
 static void locate_in_rows(struct ig_cuda_product *s, ig_x tile) {
     struct ig_loops *k = s->k;
-    s->first_column = ig_x_mul(k, ig_x_mod(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bn));
-    s->first_row = ig_x_mul(k, ig_x_div(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bm));
+    ig_x column = ig_x_mod(k, tile, num(s, s->g->column_blocks)), own = column;
     s->at = num(s, 0);
+    if (s->g->patch[0] && s->g->groups > 1) {
+        ig_x each = num(s, s->g->column_blocks / s->g->groups);
+        s->at = ig_x_div(k, column, each);
+        own = ig_x_mod(k, column, each);
+    }
+    s->first_column = ig_x_mul(k, own, num(s, s->g->bn));
+    s->first_row = ig_x_mul(k, ig_x_div(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bm));
 }
 
 /* With a producer, tiles are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */

@@ -493,6 +493,8 @@ static void add_patches(const struct ig_cuda_problem *p, const struct ig_cuda_ge
         g.producer = g.warpgroups = true;
         g.bm = patch_shapes[i].bm;
         g.bn = patch_shapes[i].bn;
+        g.groups = (int)p->batch;
+        g.group_columns = (int)p->columns;
         g.bk = p->slice / element;
         g.turns = patch_shapes[i].m;
         g.patch[1] = p->height == 1 ? g.bm : patch_shapes[i].n;
@@ -502,7 +504,9 @@ static void add_patches(const struct ig_cuda_problem *p, const struct ig_cuda_ge
         if (ig_cuda_gemm_patch_pixels(&g, 0) * g.strides[1] > MOST_BOX) continue;
         if (ig_cuda_gemm_patch_pixels(&g, 1) * g.strides[2] > MOST_BOX) continue;
         if (products_of_slice(&g) > MOST_PRODUCTS) continue;
-        if (g.promoted || !fit_producer(p, &g, true)) continue;
+        if (g.promoted || p->batch > IG_CUDA_PROCESSORS || !fit_producer(p, &g, true)) continue;
+        g.column_blocks *= g.groups;
+        if (g.column_blocks > IG_CUDA_PROCESSORS) continue;
         c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
     }
 }

@@ -64,11 +64,13 @@ int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *g, const 
     return known(c, a->below) * ig_cuda_gemm_element(g) % 128 != 0 ? 64 : 128;
 }
 
-int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a) {
+int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
+                        const struct ig_cuda_source *b) {
     int64_t bytes = known(c, a->below) * ig_cuda_gemm_element(g);
     int ends[2], slice = bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
     if (a->kind != IG_CUDA_WINDOWS || c->spatial > 2 || ig_contract_border(c) != 0) return 0;
-    if (bytes == 0 || bytes > INT32_MAX || bytes % slice != 0) return 0;
+    if (b->kind != IG_CUDA_ALONG && b->kind != IG_CUDA_ACROSS) return 0;
+    if (bytes == 0 || bytes > INT32_MAX || bytes % slice != 0 || a->copy != 16 || b->copy != 16) return 0;
     for (int i = 0; i < c->spatial; i++) {
         bool apart =
             ig_contract_attr(c, IG_ATTR_strides)->ints[i] > 1 && ig_contract_attr(c, IG_ATTR_dilations)->ints[i] > 1;
@@ -80,14 +82,14 @@ int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *g, con
 /* ---- Matrices ----------------------------------------------------------------------------------------------------- */
 
 bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
-                     const struct ig_cuda_source *b, ig_dim batch, bool patch) {
+                     const struct ig_cuda_source *b, ig_dim batch) {
     const struct ig_cuda_source *sources[] = {a, b};
     int64_t lo, hi;
     ig_dim_range(c->k->dims, c->depth, &lo, &hi);
     if (lo < 1 || known(c, batch) != 1) return false;
     for (int i = 0; i < 2; i++) {
         const struct ig_cuda_source *from = sources[i];
-        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && (patch || can_map_windows(c, g, a));
+        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && can_map_windows(c, g, a);
         if (!windows && from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
         if (from->copy != 16 || !ig_cuda_begins_buffer(c, from)) return false;
     }
@@ -113,10 +115,11 @@ static struct ig_tensor_map map_of(struct ig_contract *c, const struct ig_cuda_g
                                    const struct ig_cuda_source *from, ig_dim lines, int tile) {
     bool along = from->kind == IG_CUDA_ALONG;
     int element = ig_cuda_gemm_element(g);
+    ig_dim width = along ? c->depth : lines, groups = ig_dim_const(c->k->dims, g->patch[0] ? g->groups : 1);
     return (struct ig_tensor_map){
         .buffer = (uint32_t)c->k->buffers.at[from->buffer].param,
-        .width = ig_loops_dim(c->k, along ? c->depth : lines),
-        .lines = ig_loops_dim(c->k, along ? lines : c->depth),
+        .width = ig_loops_dim(c->k, width),
+        .lines = ig_loops_dim(c->k, ig_dim_mul(c->k->dims, groups, along ? lines : c->depth)),
         .pitch = ig_loops_dim(c->k, from->ld),
         .box_width = along ? (uint32_t)g->bk : (uint32_t)(tile * element < 128 ? tile : 128 / element),
         .box_lines = (uint32_t)(along ? tile : g->bk),
@@ -129,7 +132,7 @@ static struct ig_tensor_map map_of_windows(struct ig_contract *c, const struct i
                                            const struct ig_cuda_source *a) {
     uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
     struct ig_tensor_map map = {.buffer = (uint32_t)c->k->buffers.at[a->buffer].param,
-                                .width = ig_loops_dim(c->k, a->below),
+                                .width = ig_loops_dim(c->k, g->patch[0] ? a->pixel : a->below),
                                 .lines = ig_loops_dim(c->k, ig_contract_in(c, 0)->dim[0]),
                                 .pitch = ig_loops_dim(c->k, a->pixel),
                                 .box_width = (uint32_t)g->bk,

@@ -14,11 +14,13 @@ bool ig_cuda_begins_buffer(struct ig_contract *c, const struct ig_cuda_source *f
 void ig_cuda_describe_windows(struct ig_contract *c, struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a);
 /* Bytes of the depth that a box of A holds: 64 or 128. */
 int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a);
-/* Bytes of a pixel's channels that a patch of the image may hold: 32, 64 or 128; 0: it cannot fetch patches that A's windows have. */
-int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a);
-/* Can it fetch both operands? They must be matrices that begin where their buffers do, or windows, or such patches. */
+/* Can it fetch both operands? They must be matrices that begin where their buffers do, or windows. */
 bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a,
-                     const struct ig_cuda_source *b, ig_dim batch, bool patch);
+                     const struct ig_cuda_source *b, ig_dim batch);
+/* Can it fetch B and patches of the image that A's windows have? Bytes of a pixel's channels that a patch then holds: 32, 64 or 128; or
+ * 0. */
+int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a,
+                        const struct ig_cuda_source *b);
 /* Finds how far B's columns of a batch lie from those of the one before, in columns: all, or none if batches share them. `batch` is the
  * number of a batch in B's base. False if those of all batches are not one matrix along the depth. */
 bool ig_cuda_find_columns_apart(struct ig_contract *c, const struct ig_cuda_source *b, ig_dim batches, ig_x batch,

@@ -128,6 +128,9 @@ struct ig_cuda_gemm {
      * a multiple of 64, which the 64 rows of an instruction lie in as 8 x 8, or side by side. With strides, a stage has a
      * patch for each of the places that taps have from one to the next. */
     int patch[2];
+    /* With patches: groups of the channels, one after the other in the image and in B, and the columns of each; a tile has some
+     * of one, and `column_blocks` counts those of all. */
+    int groups, group_columns;
 };
 
 /* With patches: pixels of a patch along rows (0) and columns (1); patches of a stage along these; bytes of a patch in shared
