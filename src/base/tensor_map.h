@@ -16,7 +16,8 @@
  * steps-th pixel from `lower` to the last pixel + `upper`, along each axis; pixels outside the image are zero.
  *
  * With `patch`, a box is a patch of such an image instead, of `patch` columns and rows, every steps-th pixel; `box_lines` is
- * their product. There are two axes then, and `lower` and `upper` are zero.
+ * their product. There are two axes then, and `lower` and `upper` are zero. Pixels of 16 bytes that follow each other in memory come
+ * without a pattern, steps[0] being 1.
  */
 #ifndef IG_BASE_TENSOR_MAP_H
 #define IG_BASE_TENSOR_MAP_H
@@ -25,6 +26,8 @@
 
 #define IG_MOST_TENSOR_MAPS 2u
 enum { IG_DEALT_LINES = 32 };
+
+enum { IG_PATCH_PIXEL = 16 };
 
 /* Part of a record of the engine file. */
 struct ig_tensor_map {

@@ -558,7 +558,12 @@ EMULATED static void ptx_cp_async_bulk_tensor_5d_shared__cluster_global_mbarrier
 EMULATED static void ptx_cp_async_bulk_tensor_4d_shared__cluster_global_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int channel, int x, int y, int image, unsigned barrier) {
     const int at[] = {x, y, image};
-    emulator->bring_patch(to, map, channel, at, barrier);
+    emulator->bring_patch(to, map, channel, false, at, barrier);
+}
+EMULATED static void ptx_cp_async_bulk_tensor_3d_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int element, int y, int image, unsigned barrier) {
+    const int at[] = {0, y, image};
+    emulator->bring_patch(to, map, element, true, at, barrier);
 }
 EMULATED static void ptx_cp_async_bulk_tensor_4d_shared__cluster_global_im2col_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int channel, int x, int y, int image, unsigned barrier, unsigned short column,
@@ -788,7 +793,9 @@ EMULATED static inline unsigned emulated_place(const emulated_operand &o, unsign
         if (size != 2) emulator->refuse("wgmma with operands of %u bytes across the depth", size);
         at = o.start + line / per * o.leading + line % per * 2 + k / 8 * o.stride + k % 8 * o.width;
     } else {
-        at = o.start + line / 8 * o.stride + line % 8 * o.width + k * size;
+        const unsigned byte = k * size; /* without a pattern, pieces of 16 bytes of the depth lie `leading` apart */
+        at = o.start + line / 8 * o.stride + line % 8 * o.width;
+        at += o.width == 16 ? byte / 16 * o.leading + byte % 16 : byte;
     }
     return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
 }

@@ -580,11 +580,15 @@ static void bring_windows(unsigned to, const void *map, int channel, const int *
     if (b.map.patch[0]) part_refuse("brings windows by a map of patches");
 }
 
-static void bring_patch(unsigned to, const void *map, int channel, const int *at, unsigned barrier) {
-    struct box b = {.x = channel};
+static void bring_patch(unsigned to, const void *map, int channel, bool joined, const int *at, unsigned barrier) {
+    struct box b = {.x = joined ? 0 : channel};
+    struct fake_tensor_map m;
+    memcpy(&m, map, sizeof m);
+    if (m.axes != 2 || !m.patch[0] || m.joined != joined) part_refuse("brings a patch by a map of something else");
     memcpy(b.at, at, 3 * sizeof *at);
+    if (joined && channel % (int)m.width != 0) part_refuse("brings a patch that begins within a pixel");
+    if (joined) b.at[0] += channel / (int)m.width;
     start_box(&b, to, map, barrier);
-    if (b.map.axes != 2 || !b.map.patch[0]) part_refuse("brings a patch by a map of something else");
 }
 
 /* ---- Memory that several grids access at once --------------------------------------------------------------------------------------- */

@@ -67,8 +67,9 @@ struct emulator {
     /* The same for one tap of windows; `at`: the pixel where the first begins, and its image, as many numbers as the map
      * has axes and one; `tap`: one less. */
     void (*bring_windows)(unsigned to, const void *map, int channel, const int *at, const int *tap, unsigned barrier);
-    /* The same for a patch of a picture; `at`: its first pixel, and its image. */
-    void (*bring_patch)(unsigned to, const void *map, int channel, const int *at, unsigned barrier);
+    /* The same for a patch of a picture; `at`: its first pixel, and its image. If pixels are `joined`, `channel` counts elements of a
+     * line from pixel at[0]. */
+    void (*bring_patch)(unsigned to, const void *map, int channel, bool joined, const int *at, unsigned barrier);
     /* Lets other threads, blocks and grids go on. */
     void (*poll)(void);
     /* Accesses of system scope: each of the `count` words of `size` bytes (4 or 8) is atomic by itself. */

@@ -50,6 +50,23 @@ static CUresult encode_patch(CUtensorMap *map, int type, CUdeviceptr memory, con
     return CUDA_SUCCESS;
 }
 
+/* The same where pixels of 16 bytes follow each other in a line. */
+static CUresult encode_lines(CUtensorMap *map, int type, CUdeviceptr memory, const uint64_t *sizes,
+                             const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int swizzle) {
+    const uint32_t pixel = 16u >> type;
+    struct fake_tensor_map made;
+    if (steps[0] != 1 || sizes[0] % pixel != 0 || box[0] % pixel != 0 || box[0] > 256 || strides[0] != sizes[0] << type)
+        return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t own[4] = {pixel, sizes[0] / pixel, sizes[1], sizes[2]}, pitches[3] = {16, strides[0], strides[1]};
+    const uint32_t boxes[4] = {pixel, box[0] / pixel, box[1], box[2]}, apart[4] = {1, 1, steps[1], steps[2]};
+    CUresult result = encode_patch(map, type, memory, own, pitches, boxes, apart, swizzle);
+    if (result != CUDA_SUCCESS) return result;
+    memcpy(&made, map, sizeof made);
+    made.joined = true;
+    memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
+
 /* Of integers of 1, 2 or 4 bytes, which are numbered so. */
 static bool is_type(int type) {
     return type >= CU_TENSOR_MAP_DATA_TYPE_UINT8 && type <= CU_TENSOR_MAP_DATA_TYPE_UINT32;
@@ -62,6 +79,8 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank
     _Static_assert(sizeof(struct fake_tensor_map) == sizeof *map, "what kernels get");
     if (rank == 4 && is_type(type) && interleave == 0 && swizzle >= 1 && swizzle <= 3)
         return encode_patch(map, type, memory, sizes, strides, box, steps, swizzle);
+    if (rank == 3 && is_type(type) && interleave == 0 && swizzle == 0)
+        return encode_lines(map, type, memory, sizes, strides, box, steps, swizzle);
     const struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
                                          .memory = memory,
                                          .width = sizes[0],

@@ -428,9 +428,11 @@ static const struct conv brought[] = {
     {NARROW(2, 16, 24, 48, 96, 3, 3, 2, 2, 1), .bias = true}, /* four phases */
     {NARROW(1, 15, 15, 32, 40, 5, 5, 1, 1, 2), .relu = true},
     {NARROW(-1, -2, -3, 64, 64, 3, 3, 1, 1, 1), .bias = true, .relu = true},
-    {NARROW(2, 20, 9, 128, 24, 3, 3, 1, 1, 0)},                                  /* nothing lies beyond the image */
-    {NARROW(1, 3, 3, 16, 17, 7, 7, 1, 1, 9)},                                    /* windows wholly in the padding */
-    {NARROW(2, 9, 11, 64, 32, 1, 1, 2, 2, 0)},                                   /* one phase of four */
+    {NARROW(2, 20, 9, 128, 24, 3, 3, 1, 1, 0)},                            /* nothing lies beyond the image */
+    {NARROW(1, 3, 3, 16, 17, 7, 7, 1, 1, 9)},                              /* windows wholly in the padding */
+    {NARROW(2, 9, 11, 64, 32, 1, 1, 2, 2, 0)},                             /* one phase of four */
+    {NARROW(2, 9, 12, 24, 24, 3, 3, 1, 1, 1), .bias = true, .relu = true}, /* slices that are not filled */
+    {NARROW(1, 14, 11, 72, 40, 3, 3, 2, 2, 1), .residual = true},
     {NARROW(1, 10, 19, 32, 200, 2, 5, 3, 2, 2), .bias = true, .residual = true}, /* blocks of columns */
     {GROUPED(2, 9, 12, 3, 64, 40, 3, 1, 1), .bias = true, .residual = true},
     {GROUPED(1, 13, 10, 2, 48, 80, 3, 2, 1), .bias = true, .relu = true}, /* blocks of columns of each group */
@@ -444,22 +446,33 @@ static const struct conv brought[] = {
      .before = {2}, .after = {2}, .groups = 1, .last = true, .relu = true},
 };
 
+/* Pixels of 16 bytes, of two bytes each: as they are, and those of pictures that are packed so. */
+static const struct conv small_pixels[] = {
+    {NARROW(2, 11, 21, 8, 40, 3, 4, 1, 1, 1), .bias = true, .relu = true},
+    {NARROW(1, 9, 10, 8, 16, 5, 2, 2, 1, 2), .residual = true},
+    {NARROW(1, 23, 18, 3, 64, 7, 7, 2, 2, 3), .bias = true, .relu = true},
+    {NARROW(2, 34, 40, 3, 24, 3, 3, 2, 2, 1), .bias = true},
+    {NARROW(-1, -2, 20, 3, 32, 3, 3, 2, 2, 1), .bias = true},
+};
+
 static void test_brought(void **state) {
     (void)state;
-    enum { CHOICES = 3 };
+    enum { CHOICES = 3, ALL = COUNT(brought) + COUNT(small_pixels) };
     static const unsigned flags[CHOICES] = {GRAPH_FP16, GRAPH_BF16 + GRAPH_POISON, GRAPH_TF32};
-    for (int i = 0; i < COUNT(brought) * CHOICES; i++) {
-        unsigned way = flags[i % CHOICES];
-        if (brought[i / CHOICES].groups > 1) way &= ~(unsigned)GRAPH_POISON; /* infinities under zero weights count */
+    for (int i = 0; i < ALL * CHOICES; i++) {
+        bool small = i / CHOICES >= COUNT(brought);
+        const struct conv *c = small ? &small_pixels[i / CHOICES - COUNT(brought)] : &brought[i / CHOICES];
+        unsigned way = small && i % CHOICES == 2 ? GRAPH_FP16 : flags[i % CHOICES];
+        if (c->groups > 1 || c->in < 8) way &= ~(unsigned)GRAPH_POISON; /* infinities under zero weights count */
         snprintf(names[i], sizeof names[i], "brought %d, choice %d", i / CHOICES, i % CHOICES);
         cases[i] = (struct graph_case){names[i],
                                        build_conv,
-                                       &brought[i / CHOICES],
+                                       c,
                                        way & GRAPH_BF16 ? 3e-2 : 3e-3,
                                        way + GRAPH_MAPS + GRAPH_PATCH + (unsigned)(i % CHOICES) * 2 * GRAPH_CHOICE,
                                        {2, 13, 18, 0}};
     }
-    check_graphs_for_cuda(cases, COUNT(brought) * CHOICES);
+    check_graphs_for_cuda(cases, ALL * CHOICES);
 }
 
 /* conv_test [PATTERN]: runs only the tests whose names match. */

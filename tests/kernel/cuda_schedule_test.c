@@ -480,8 +480,8 @@ static const struct choice choices[] = {
      "gemm f16 wgmma 64x32x64, 128 threads, 6 stages, windows x along, depth in 4"},
     /* Those whose pixels are whole slices come in patches, if all taps of one can be unrolled. */
     {build_tall_windows,
-     {{INGOT_F16, 3, {128, 5, 32}}, 0, {0}},
-     "gemm f16 tma in 4 turns, B kept, patches of 8x8 64x32x32, 640 threads, 8 stages, windows x along"},
+     {{INGOT_F16, 3, {5000, 5, 32}}, 0, {0}},
+     "gemm f16 tma in 4 turns, B kept, patches of 16x8 128x32x32, 640 threads, 8 stages, windows x along"},
     {build_tall_windows,
      {{INGOT_F16, 3, {128, 65, 32}}, 0, {0}},
      "gemm f16 wgmma 64x32x64, 128 threads, 5 stages, windows x along, depth in 8"},

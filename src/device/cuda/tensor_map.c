@@ -8,7 +8,8 @@ static int swizzle_of(const struct ig_tensor_map *map) {
     switch (map->box_width * map->element) {
     case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
     case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
-    default: return CU_TENSOR_MAP_SWIZZLE_32B;
+    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
+    default: return CU_TENSOR_MAP_SWIZZLE_NONE;
     }
 }
 
@@ -62,6 +63,20 @@ static CUresult encode_windows(struct ig_cuda *cuda, const struct ig_tensor_map 
                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+/* Of pixels that are small and follow each other, a line of the patch is one piece. */
+static CUresult encode_lines(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
+                             const int64_t *dims, CUtensorMap *out) {
+    const uint64_t line = (uint64_t)dims[map->width] * (uint64_t)dims[map->sizes[0]],
+                   rows = (uint64_t)dims[map->sizes[1]];
+    const uint64_t sizes[3] = {line, rows, (uint64_t)dims[map->lines]};
+    const uint64_t strides[2] = {line * map->element, line * map->element * rows};
+    const uint32_t steps[3] = {1, map->steps[1], 1};
+    const uint32_t box[3] = {map->box_width * map->patch[0], map->patch[1] * steps[1], 1};
+    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 3, address, sizes, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 static CUresult encode_patch(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                              const int64_t *dims, CUtensorMap *out) {
     const uint64_t pitch = (uint64_t)dims[map->pitch] * map->element, columns = (uint64_t)dims[map->sizes[0]],
@@ -78,10 +93,12 @@ static CUresult encode_patch(struct ig_cuda *cuda, const struct ig_tensor_map *m
 enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                                             const int64_t *dims, void *out_map, struct ingot_error *error) {
     CUtensorMap encoded = {0};
-    CUresult result = map->patch[0] ? encode_patch(cuda, map, address, dims, &encoded)
-                      : map->axes   ? encode_windows(cuda, map, address, dims, &encoded)
-                      : map->dealt  ? encode_dealt(cuda, map, address, dims, &encoded)
-                                    : encode_matrix(cuda, map, address, dims, &encoded);
+    bool lines = map->patch[0] && map->box_width * map->element == IG_PATCH_PIXEL;
+    CUresult result = lines           ? encode_lines(cuda, map, address, dims, &encoded)
+                      : map->patch[0] ? encode_patch(cuda, map, address, dims, &encoded)
+                      : map->axes     ? encode_windows(cuda, map, address, dims, &encoded)
+                      : map->dealt    ? encode_dealt(cuda, map, address, dims, &encoded)
+                                      : encode_matrix(cuda, map, address, dims, &encoded);
     memcpy(out_map, &encoded, sizeof encoded);
     return ig_cuda_driver_check(&cuda->driver, result, error,
                                 "cannot describe a matrix of %lld lines of %lld elements to the copy engine",

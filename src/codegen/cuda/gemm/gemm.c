@@ -33,19 +33,22 @@ static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text 
 /* Those of matrices and of windows that come tap by tap have no meaning, but stand in code that is not used. */
 static void print_patch(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool patch = g->patch[0] > 0;
-    ig_text_printf(text, "enum { PATCH = %d, SLICES = %d, ARRIVING = %d };\n", patch, patch ? g->channels / g->bk : 1,
+    ig_text_printf(text, "enum { PATCH = %d, SLICES = %d, ARRIVING = %d };\n", patch,
+                   patch ? ig_cuda_gemm_patch_slices(g) : 1,
                    patch ? ig_cuda_gemm_patch_arriving(g) : ig_cuda_gemm_stage(g));
     ig_text_printf(text, "enum { PATCH_ROWS = %d, PATCH_COLUMNS = %d, PATCH_LINE = %d, PATCH_BYTES = %d };\n",
                    patch ? g->patch[0] : 1, patch ? g->patch[1] : 1, patch ? ig_cuda_gemm_patch_pixels(g, 1) : 1,
                    patch ? ig_cuda_gemm_patch_bytes(g) : 0);
-    ig_text_printf(text, "enum { PHASES_Y = %d, PHASES_X = %d };\n", patch ? ig_cuda_gemm_patch_phases(g, 0) : 1,
-                   patch ? ig_cuda_gemm_patch_phases(g, 1) : 1);
-    int groups = patch ? g->groups : 1, lines = g->b == IG_CUDA_ACROSS ? g->kept * g->bk : g->group_columns;
+    ig_text_printf(text, "enum { PHASES_Y = %d, PHASES_X = %d, PIXEL = %d };\n",
+                   patch ? ig_cuda_gemm_patch_phases(g, 0) : 1, patch ? ig_cuda_gemm_patch_phases(g, 1) : 1,
+                   patch ? ig_cuda_gemm_patch_pixel(g) : 1);
+    int groups = patch ? g->groups : 1,
+        lines = g->b == IG_CUDA_ACROSS ? g->taps[1] * g->taps[2] * g->channels : g->group_columns;
     ig_text_printf(text, "enum { CHANNEL_GROUPS = %d, GROUP_COLUMNS = %d, GROUP_LINES = %d };\n", groups,
                    groups > 1 ? g->column_blocks / groups * g->bn : 0, groups > 1 ? lines : 0);
     if (g->a != IG_CUDA_WINDOWS)
-        ig_text_add(text,
-                    "enum { TAPS_Y = 1, TAPS_X = 1, STRIDE_Y = 1, STRIDE_X = 1, DILATION_Y = 1, DILATION_X = 1 };\n");
+        ig_text_add(text, "enum { CHANNELS = 1, TAPS_Y = 1, TAPS_X = 1, STRIDE_Y = 1, STRIDE_X = 1, DILATION_Y = 1, "
+                          "DILATION_X = 1 };\n");
 }
 
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {

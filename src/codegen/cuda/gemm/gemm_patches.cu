@@ -24,9 +24,19 @@ struct patch_tiles {
         for (int row = 0; row < PHASES_Y; row++)
 #pragma unroll
             for (int column = 0; column < PHASES_X; column++)
-                asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-                             "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(to + (row * PHASES_X + column) * PATCH_BYTES),
-                             "l"(&map), "r"(channel + slice * DEPTH), "r"(x + column), "r"(y + row), "r"(image), "r"(barrier)
-                             : "memory");
+                bring_box(to + (row * PHASES_X + column) * PATCH_BYTES, slice, x + column, y + row, barrier);
+    }
+    // From a pixel on. Small ones follow each other in a line.
+    __device__ __forceinline__ void bring_box(unsigned to, int slice, int column, int row, unsigned barrier) const {
+        if constexpr (PIXEL == 16)
+            asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                         "[%1, {%2, %3, %4}], [%5];" ::"r"(to),
+                         "l"(&map), "r"(column * CHANNELS), "r"(row), "r"(image), "r"(barrier)
+                         : "memory");
+        else
+            asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                         "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+                         "l"(&map), "r"(channel + slice * DEPTH), "r"(column), "r"(row), "r"(image), "r"(barrier)
+                         : "memory");
     }
 };

@@ -150,22 +150,26 @@ __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, 
 }
 
 // `column` counts those of whole tiles; each group of channels has columns of its own, whose lines follow those of the one before.
-__device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map, int column, int step, unsigned barrier) {
+__device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map, int column, int depth, unsigned barrier) {
     if constexpr (CHANNEL_GROUPS > 1) {
         const int first = column / GROUP_COLUMNS * GROUP_LINES, own = column % GROUP_COLUMNS;
-        const int line = B_ACROSS ? own : first + own, depth = step * DEPTH + (B_ACROSS ? first : 0);
-        if constexpr (DEALT) bring_dealt(to, map, depth, line, barrier);
-        else bring_lines<B_ACROSS, BN>(to, map, line, depth, barrier);
-        return;
+        column = B_ACROSS ? own : first + own;
+        depth += B_ACROSS ? first : 0;
     }
-    if constexpr (DEALT) bring_dealt(to, map, step * DEPTH, column, barrier);
-    else bring_lines<B_ACROSS, BN>(to, map, column, step * DEPTH, barrier);
+    if constexpr (DEALT) bring_dealt(to, map, depth, column, barrier);
+    else bring_lines<B_ACROSS, BN>(to, map, column, depth, barrier);
 }
 
 // The part of B of a stage, which is announced with that of A.
 __device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step) {
     expect(p.full(), ARRIVING);
-    if constexpr (!KEPT) bring_columns(p.memory() + A_BYTES, map, column, step, p.full());
+    if constexpr (!KEPT) bring_columns(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
+}
+
+// Where a step of B begins. A patch's steps are slices of a tap's channels, of which the last may have fewer: its patch has zeros beyond
+// them, for what B has of the next tap.
+__device__ __forceinline__ int depth_of(int step) {
+    return PATCH && PIXEL > 16 ? step / SLICES * CHANNELS + step % SLICES * DEPTH : step * DEPTH;
 }
 
 // All of B that a tile needs. The stages up to `next` have been filled.
@@ -175,7 +179,7 @@ __device__ __forceinline__ void bring_kept(place next, const tensor_map &map, in
     expect(shared_memory() + KEPT_FULL_AT, KEPT * B_BYTES);
 #pragma unroll 1
     for (int s = 0; s < KEPT; s++)
-        bring_columns(shared_memory() + KEPT_AT + s * B_BYTES, map, column, s, shared_memory() + KEPT_FULL_AT);
+        bring_columns(shared_memory() + KEPT_AT + s * B_BYTES, map, column, depth_of(s), shared_memory() + KEPT_FULL_AT);
 }
 
 // The tiles of A that is a matrix.
@@ -318,13 +322,14 @@ struct sums {
 
     // The descriptor of 64 windows, from `line` of the tile on, under a tap of the patch. Their first eight lie side by side, the
     // next eight in the next row, or beside them where a tile is one row. The pattern is that of addresses, so that a patch may be
-    // read from any pixel on.
+    // read from any pixel on. Pixels of 16 bytes are halves of a step; the other halves are their neighbours, 16 bytes further.
     __device__ __forceinline__ static unsigned long long windows(unsigned from, int line, int tap_y, int tap_x, int depth) {
-        constexpr int width = DEPTH * ELEMENT, next = PATCH_COLUMNS == 8 ? PATCH_LINE : 8;
-        constexpr unsigned high = next * width / 16 | (width == 128 ? 1u : width == 64 ? 2u : 3u) << 30;
+        constexpr int next = PATCH_COLUMNS == 8 ? PATCH_LINE : 8;
+        constexpr unsigned pattern = PIXEL == 128 ? 1 : PIXEL == 64 ? 2 : PIXEL == 32 ? 3 : 0;
+        constexpr unsigned high = next * PIXEL / 16 | pattern << 30;
         const int phase = tap_y % STRIDE_Y * PHASES_X + tap_x % STRIDE_X;
         const int y = line / PATCH_COLUMNS + tap_y / STRIDE_Y, x = line % PATCH_COLUMNS + tap_x / STRIDE_X;
-        const int offset = phase * PATCH_BYTES + (y * PATCH_LINE + x) * width + depth * ELEMENT;
+        const int offset = phase * PATCH_BYTES + (y * PATCH_LINE + x) * PIXEL + depth * ELEMENT;
         return (unsigned long long)high << 32 | (from / 16 | 1u << 16) + offset / 16;
     }
 
@@ -333,18 +338,19 @@ struct sums {
     __device__ __forceinline__ void step_of_patch(unsigned from, int slice) {
         const unsigned a_from = __shfl_sync(0xffffffffu, from, 0);
         const unsigned b_from = __shfl_sync(0xffffffffu, shared_memory() + KEPT_AT + slice * B_BYTES, 0);
+        constexpr int together = PIXEL == 16 ? 2 : 1; // taps of a step
         begin_products();
 #pragma unroll
         for (int y = 0; y < TAPS_Y; y++)
 #pragma unroll
-            for (int x = 0; x < TAPS_X; x++)
+            for (int x = 0; x < TAPS_X; x += together)
 #pragma unroll
                 for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
 #pragma unroll
                     for (int i = 0; i < blocks; i++)
                         multiply_add((step_total(&)[BN / 8][4])c[i],
                                      windows(a_from, row(i), y * DILATION_Y, x * DILATION_X, depth),
-                                     part<B_ACROSS, BN>(b_from + (y * TAPS_X + x) * SLICES * B_BYTES, 0, depth), 1);
+                                     part<B_ACROSS, BN>(b_from + (y * TAPS_X + x) / together * SLICES * B_BYTES, 0, depth), 1);
         close_products();
     }
 

@@ -239,8 +239,20 @@ static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_ge
 
 /* An instruction of a slice's products takes its columns' time, or what shared memory needs to give it both operands. */
 static double products_of_slice(const struct ig_cuda_gemm *g) {
-    double depths = (double)g->bk * ig_cuda_gemm_element(g) / 32;
+    double depths = (double)ig_cuda_gemm_patch_pixel(g) / 32;
     return g->taps[1] * g->taps[2] * depths * g->bm / 64;
+}
+
+/* Nanoseconds of the copy engine for the pixels of a tile, of which each slice is a piece: more where slices end beyond their pixel, most
+ * if pixels then begin within units of memory. Measured for 24 and 40 channels. */
+static double copies_of_patches(const struct ig_cuda_gemm *g) {
+    enum { UNIT = 32 };
+    int bytes = g->channels * ig_cuda_gemm_element(g), pixel = ig_cuda_gemm_patch_pixel(g);
+    double phases = ig_cuda_gemm_patch_phases(g, 0) * ig_cuda_gemm_patch_phases(g, 1);
+    double pieces =
+        ig_cuda_gemm_patch_slices(g) * phases * ig_cuda_gemm_patch_pixels(g, 0) * ig_cuda_gemm_patch_pixels(g, 1);
+    if (pixel == IG_PATCH_PIXEL) return 0; /* a line is one */
+    return pieces * (bytes % pixel == 0 ? 1.2 : bytes * g->strides[2] % UNIT == 0 ? 4 : 5.5);
 }
 
 /* The same, by patches of the image, of which a stage has a slice of the channels. From 350 times of 3x3 and 5x5 convolutions of 16 to
@@ -249,11 +261,12 @@ static double patch_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     int64_t images = p->height * p->width > 0 ? ceil_div(p->rows, p->height * p->width) : 0;
     int64_t tiles = images * ceil_div(p->height, g->patch[0]) * ceil_div(p->width, g->patch[1]) * g->column_blocks;
     int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
-    double area = (double)g->bm * g->bn, slices = (double)g->channels / g->bk;
+    double area = (double)g->bm * g->bn, slices = ig_cuda_gemm_patch_slices(g);
     double walk = slices * products_of_slice(g) * larger(g->bn / 2.0, 16 + g->bn / 4.0) * 0.644 + 92;
     double finish = area * (0.0514 + 0.68 * p->issue) + 203, issue = area * p->issue;
     double own = (walk + finish + 421 * slices) * (double)each / (double)(each < g->turns ? each : g->turns);
-    return START + 1697 + together_of((double)each * walk, (double)each * issue, own, 3.28);
+    double busy = together_of((double)each * walk, (double)each * issue, (double)each * copies_of_patches(g), 3.28);
+    return START + 1697 + together_of(busy, own, 0, 3.28);
 }
 
 /* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
@@ -461,6 +474,8 @@ static bool fit_producer(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g
     enum { FEWEST = 3, MOST_KEPT_BLOCKS = 16 };
     g->column_blocks = keeps ? (int)ceil_div(p->columns, g->bn) : 0;
     g->kept = keeps ? (int)ceil_div(p->depth, g->bk) : 0;
+    if (g->patch[0] && ig_cuda_gemm_patch_pixel(g) > IG_PATCH_PIXEL)
+        g->kept = g->taps[1] * g->taps[2] * ig_cuda_gemm_patch_slices(g);
     if (keeps && (!p->fixed || ceil_div(p->columns, g->bn) > MOST_KEPT_BLOCKS || p->depth > 16384)) return false;
     g->stages = MOST_PRODUCER_STAGES;
     while (g->stages > FEWEST && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
@@ -495,14 +510,15 @@ static void add_patches(const struct ig_cuda_problem *p, const struct ig_cuda_ge
         g.bn = patch_shapes[i].bn;
         g.groups = (int)p->batch;
         g.group_columns = (int)p->columns;
-        g.bk = p->slice / element;
+        g.bk = (p->slice > IG_PATCH_PIXEL ? p->slice : 2 * p->slice) / element;
         g.turns = patch_shapes[i].m;
         g.patch[1] = p->height == 1 ? g.bm : patch_shapes[i].n;
         g.patch[0] = g.bm / g.patch[1];
         if (2 * p->columns <= g.bn && g.bn > 32) continue;
         if (p->b == IG_CUDA_ACROSS && g.bn * element != 64 && g.bn * element % 128 != 0) continue; /* whole panels */
         if (ig_cuda_gemm_patch_pixels(&g, 0) * g.strides[1] > MOST_BOX) continue;
-        if (ig_cuda_gemm_patch_pixels(&g, 1) * g.strides[2] > MOST_BOX) continue;
+        int line = p->slice > IG_PATCH_PIXEL ? g.strides[2] : g.channels; /* of what a box counts, for a pixel */
+        if (ig_cuda_gemm_patch_pixels(&g, 1) * line > MOST_BOX) continue;
         if (products_of_slice(&g) > MOST_PRODUCTS) continue;
         if (g.promoted || p->batch > IG_CUDA_PROCESSORS || !fit_producer(p, &g, true)) continue;
         g.column_blocks *= g.groups;

@@ -64,19 +64,37 @@ int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *g, const 
     return known(c, a->below) * ig_cuda_gemm_element(g) % 128 != 0 ? 64 : 128;
 }
 
+/* The largest slice of which a pixel takes no more instructions, which multiply 32 bytes. */
+static int slice_of(int64_t bytes) {
+    int slice = 128;
+    if (bytes == IG_PATCH_PIXEL) return IG_PATCH_PIXEL;
+    while (slice > 32 && (bytes + slice - 1) / slice * slice >= bytes + 32)
+        slice /= 2;
+    return slice;
+}
+
+/* Do taps of windows that begin at each pixel of a line come in pairs, of pixels that follow each other? */
+static bool has_pairs(struct ig_contract *c, const struct ig_cuda_source *a) {
+    int last = c->spatial - 1;
+    return ig_contract_attr(c, IG_ATTR_kernel)->ints[last] % 2 == 0 &&
+           ig_contract_attr(c, IG_ATTR_strides)->ints[last] == 1 &&
+           ig_contract_attr(c, IG_ATTR_dilations)->ints[last] == 1 && a->pixel == a->below;
+}
+
 int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
                         const struct ig_cuda_source *b) {
     int64_t bytes = known(c, a->below) * ig_cuda_gemm_element(g);
-    int ends[2], slice = bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
+    int ends[2], slice = slice_of(bytes);
     if (a->kind != IG_CUDA_WINDOWS || c->spatial > 2 || ig_contract_border(c) != 0) return 0;
     if (b->kind != IG_CUDA_ALONG && b->kind != IG_CUDA_ACROSS) return 0;
-    if (bytes == 0 || bytes > INT32_MAX || bytes % slice != 0 || a->copy != 16 || b->copy != 16) return 0;
+    if (bytes == 0 || bytes > INT32_MAX || a->copy != 16 || b->copy != 16) return 0;
+    if (bytes % slice != 0 && a->pixel != a->below) return 0; /* channels of the next group would lie beyond */
     for (int i = 0; i < c->spatial; i++) {
         bool apart =
             ig_contract_attr(c, IG_ATTR_strides)->ints[i] > 1 && ig_contract_attr(c, IG_ATTR_dilations)->ints[i] > 1;
         if (!find_ends(c, i, &ends[0], &ends[1]) || apart) return 0;
     }
-    return slice;
+    return slice > IG_PATCH_PIXEL || has_pairs(c, a) ? slice : 0;
 }
 
 /* ---- Matrices ----------------------------------------------------------------------------------------------------- */
@@ -131,14 +149,15 @@ static struct ig_tensor_map map_of(struct ig_contract *c, const struct ig_cuda_g
 static struct ig_tensor_map map_of_windows(struct ig_contract *c, const struct ig_cuda_gemm *g,
                                            const struct ig_cuda_source *a) {
     uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
-    struct ig_tensor_map map = {.buffer = (uint32_t)c->k->buffers.at[a->buffer].param,
-                                .width = ig_loops_dim(c->k, g->patch[0] ? a->pixel : a->below),
-                                .lines = ig_loops_dim(c->k, ig_contract_in(c, 0)->dim[0]),
-                                .pitch = ig_loops_dim(c->k, a->pixel),
-                                .box_width = (uint32_t)g->bk,
-                                .box_lines = (uint32_t)g->bm,
-                                .element = element,
-                                .axes = (uint32_t)g->axes};
+    struct ig_tensor_map map = {
+        .buffer = (uint32_t)c->k->buffers.at[a->buffer].param,
+        .width = ig_loops_dim(c->k, g->patch[0] ? a->pixel : a->below),
+        .lines = ig_loops_dim(c->k, ig_contract_in(c, 0)->dim[0]),
+        .pitch = ig_loops_dim(c->k, a->pixel),
+        .box_width = (uint32_t)(g->patch[0] ? ig_cuda_gemm_patch_pixel(g) : g->bk * (int)element) / element,
+        .box_lines = (uint32_t)g->bm,
+        .element = element,
+        .axes = (uint32_t)g->axes};
     for (int i = 0; i < g->axes; i++) {
         map.sizes[i] = ig_loops_dim(c->k, a->size[2 - i]);
         map.steps[i] = (uint32_t)g->strides[2 - i];

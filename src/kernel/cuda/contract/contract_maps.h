@@ -17,7 +17,7 @@ int ig_cuda_map_step(struct ig_contract *c, const struct ig_cuda_gemm *gemm, con
 /* Can it fetch both operands? They must be matrices that begin where their buffers do, or windows. */
 bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a,
                      const struct ig_cuda_source *b, ig_dim batch);
-/* Can it fetch B and patches of the image that A's windows have? Bytes of a pixel's channels that a patch then holds: 32, 64 or 128; or
+/* Can it fetch B and patches of the image that A's windows have? Bytes of a pixel's channels that a patch then holds: 16 to 128; or
  * 0. */
 int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *gemm, const struct ig_cuda_source *a,
                         const struct ig_cuda_source *b);

@@ -1,6 +1,8 @@
 /* Sizes derived from the description of a block's matrix product. */
 #include "kernel/cuda/contract/gemm_block.h"
 
+#include "base/tensor_map.h"
+
 bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *out_math) {
     switch (dtype) {
     case INGOT_F32: *out_math = rounded ? IG_CUDA_TF32 : IG_CUDA_FMA; return true;
@@ -95,9 +97,18 @@ int ig_cuda_gemm_patch_pixels(const struct ig_cuda_gemm *gemm, int axis) {
     return gemm->patch[axis] + last / gemm->strides[axis + 1];
 }
 
+int ig_cuda_gemm_patch_pixel(const struct ig_cuda_gemm *gemm) {
+    int all = gemm->channels * ig_cuda_gemm_element(gemm);
+    return all == IG_PATCH_PIXEL ? all : gemm->bk * ig_cuda_gemm_element(gemm);
+}
+
+int ig_cuda_gemm_patch_slices(const struct ig_cuda_gemm *gemm) {
+    return (gemm->channels + gemm->bk - 1) / gemm->bk;
+}
+
 static int patch_box(const struct ig_cuda_gemm *gemm) {
     int pixels = ig_cuda_gemm_patch_pixels(gemm, 0) * ig_cuda_gemm_patch_pixels(gemm, 1);
-    return pixels * gemm->bk * ig_cuda_gemm_element(gemm);
+    return pixels * ig_cuda_gemm_patch_pixel(gemm);
 }
 
 int ig_cuda_gemm_patch_bytes(const struct ig_cuda_gemm *gemm) {

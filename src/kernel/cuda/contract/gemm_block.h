@@ -126,7 +126,8 @@ struct ig_cuda_gemm {
     /* WINDOWS along two axes, with `kept`: a tile is so many rows and columns of an image's outputs, bm together, and a stage the
      * patch of the image that their windows need, so that taps read it at different addresses. 0: none. The columns are 8, or
      * a multiple of 64, which the 64 rows of an instruction lie in as 8 x 8, or side by side. With strides, a stage has a
-     * patch for each of the places that taps have from one to the next. */
+     * patch for each of the places that taps have from one to the next. If pixels are of 16 bytes, half of bk, two taps side by side
+     * are a step of B. */
     int patch[2];
     /* With patches: groups of the channels, one after the other in the image and in B, and the columns of each; a tile has some
      * of one, and `column_blocks` counts those of all. */
@@ -138,6 +139,9 @@ struct ig_cuda_gemm {
 int ig_cuda_gemm_patch_pixels(const struct ig_cuda_gemm *gemm, int axis);
 int ig_cuda_gemm_patch_phases(const struct ig_cuda_gemm *gemm, int axis);
 int ig_cuda_gemm_patch_bytes(const struct ig_cuda_gemm *gemm);
+/* Bytes of a pixel in it, and the slices of channels that are so large. */
+int ig_cuda_gemm_patch_pixel(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_patch_slices(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_patch_arriving(const struct ig_cuda_gemm *gemm);
 
 /* Does it stream boxes of B, to the tensor cores? */
