@@ -32,12 +32,10 @@ template <int LINES, int COPY, bool PART> struct along {
         const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
         const bool within = WHOLE_DEPTH || depth + byte / ELEMENT < end;
         const char *const here = from + depth * ELEMENT;
-#pragma unroll
-        for (int i = 0; i < count; i++) {
-            if (LINES % apart == 0 || line + i * apart < LINES)
-                copy<COPY, PART>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte), here + i * stride,
-                                 within && (inside >> i & 1));
-        }
+        copy_pieces<COPY, PART, count>([&](int i) {
+            return piece{to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte), here + i * stride, within && (inside >> i & 1),
+                         LINES % apart == 0 || line + i * apart < LINES};
+        });
     }
 };
 
@@ -62,13 +60,12 @@ template <int LINES, int COPY, int PIECE> struct listed {
         const long long p = depth + byte / ELEMENT;
         long long offset = p;
         if constexpr (PIECE > 0) offset = (unsigned)p / PIECE * piece_stride + (unsigned)p % PIECE;
-#pragma unroll
-        for (int i = 0; i < count; i++) {
-            if (LINES % apart == 0 || line + i * apart < LINES)
-                copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte),
-                           base + (list[line + i * apart] + offset) * ELEMENT,
-                           (WHOLE_DEPTH || p < end) && line + i * apart < left);
-        }
+        copy_pieces<COPY, false, count>([&](int i) {
+            const bool exists = LINES % apart == 0 || line + i * apart < LINES;
+            return piece{to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte),
+                         base + (exists ? list[line + i * apart] + offset : 0) * ELEMENT,
+                         (WHOLE_DEPTH || p < end) && line + i * apart < left, exists};
+        });
     }
 };
 
@@ -89,11 +86,10 @@ template <int WIDTH, int COPY, bool PART> struct across {
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
         const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
         const char *const here = from + (depth + line) * step;
-#pragma unroll
-        for (int i = 0; i < count; i++) {
-            if (DEPTH % apart == 0 || line + i * apart < DEPTH)
-                copy<COPY, PART>(to + place<DEPTH, WIDTH * ELEMENT, ACROSS_TURN>(line + i * apart, byte),
-                                 here + i * apart * step, inside && (WHOLE_DEPTH || depth + line + i * apart < end));
-        }
+        copy_pieces<COPY, PART, count>([&](int i) {
+            return piece{to + place<DEPTH, WIDTH * ELEMENT, ACROSS_TURN>(line + i * apart, byte), here + i * apart * step,
+                         inside && (WHOLE_DEPTH || depth + line + i * apart < end),
+                         DEPTH % apart == 0 || line + i * apart < DEPTH};
+        });
     }
 };

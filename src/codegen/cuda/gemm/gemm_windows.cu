@@ -104,34 +104,43 @@ template <int LINES, int COPY> struct windows {
                (TAPS_Z == 1 || (unsigned)(window.z + t.plane * DILATION_Z) < (unsigned)planes);
     }
 
-    __device__ __forceinline__ void copy_one(unsigned to, int l, int line, int byte, const tap &t) const {
+    __device__ __forceinline__ piece piece_of(unsigned to, int l, int line, int byte, const tap &t, bool exists) const {
         unsigned all; // its lowest bit counts
         if constexpr (many)
             all = is_inside(at[l], t);
         else
             all = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
         if constexpr (TAPS_Z > 1 && !many) all &= inside[l] >> (planes_at + t.plane);
-        const bool valid = t.within && (all & 1);
-        to += place<LINES, DEPTH * ELEMENT>(line, byte);
-        if (BORDER && !valid) fill<COPY>(to, BORDER * 0x1010101u);
-        else copy<COPY, overlap>(to, from[l] + t.offset, valid);
+        return {to + place<LINES, DEPTH * ELEMENT>(line, byte), from[l] + t.offset, t.within && (all & 1), exists};
+    }
+
+    template <int COUNT, class PIECES> __device__ __forceinline__ static void copy_or_fill(const PIECES &pieces) {
+        if constexpr (BORDER && COPY >= 4) {
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) {
+                const piece p = pieces(i);
+                if (p.exists && !p.inside) fill<COPY>(p.to, BORDER * 0x1010101u);
+                else if (p.exists) copy<COPY, overlap>(p.to, p.from, true);
+            }
+        } else {
+            copy_pieces<COPY, overlap, COUNT>(pieces, BORDER * 0x1010101u);
+        }
     }
 
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
         if constexpr (one_line) {
-#pragma unroll 4
-            for (int i = 0; i < count; i++) {
-                const int unit = threadIdx.x / LINES + i * apart;
-                if (units % apart == 0 || unit < units)
-                    copy_one(to, 0, line_of(0), unit * COPY, take_apart((unsigned)depth + unit * COPY / ELEMENT, end));
-            }
+            constexpr int together = COPY < 4 ? 8 : 4;
+#pragma unroll 1
+            for (int first = 0; first < count; first += together)
+                copy_or_fill<together>([&](int i) {
+                    const int unit = threadIdx.x / LINES + (first + i) * apart;
+                    return piece_of(to, 0, line_of(0), unit * COPY, take_apart((unsigned)depth + unit * COPY / ELEMENT, end),
+                                    unit < units);
+                });
         } else {
             const int byte = threadIdx.x % units * COPY;
             const tap t = take_apart((unsigned)depth + byte / ELEMENT, end);
-#pragma unroll
-            for (int i = 0; i < count; i++) {
-                if (LINES % apart == 0 || line_of(i) < LINES) copy_one(to, i, line_of(i), byte, t);
-            }
+            copy_or_fill<count>([&](int i) { return piece_of(to, i, line_of(i), byte, t, LINES % apart == 0 || line_of(i) < LINES); });
         }
     }
 };
