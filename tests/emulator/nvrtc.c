@@ -29,6 +29,9 @@ EXPORT int nvrtcGetPTXSize(struct ig_nvrtc_program *program, size_t *out);
 EXPORT int nvrtcGetPTX(struct ig_nvrtc_program *program, char *out);
 
 static const char ptx[] = ".version 8.0\n";
+#ifdef EMULATOR_HEADERS
+__attribute__((used)) static const char headers_hash[] = EMULATOR_HEADERS; /* tests/CMakeLists.txt */
+#endif
 
 const char *nvrtcGetErrorString(int result) {
     return result == IG_NVRTC_COMPILATION ? "NVRTC_ERROR_COMPILATION" : "an error";
