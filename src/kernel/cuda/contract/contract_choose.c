@@ -195,6 +195,16 @@ static int registers_of_scales(const struct ig_cuda_gemm *g, int columns) {
     return !g->scale_columns ? 0 : PLACE + (g->scale_columns == 1 ? columns / 2 : columns / 32);
 }
 
+/* Nanoseconds per step of copies of 2 bytes, which threads make themselves, and wait for (codegen/cuda/copy.cu): a load took 500 on an H200,
+ * one by one, whatever else ran. Of windows the fit has them, of bytes all small copies. */
+static double awaited(const struct ig_cuda_gemm *g, enum ig_cuda_operand kind, int lines, int copy) {
+    enum { TOGETHER = 8, LOAD = 500, ASYNCHRONOUS = 4 };
+    if (copy >= ASYNCHRONOUS || kind == IG_CUDA_WINDOWS || kind == IG_CUDA_FILLED || ig_cuda_math_is_bytes(g->math))
+        return 0;
+    double copies = (double)lines * g->bk * ig_cuda_gemm_element(g) / copy / ig_cuda_gemm_threads(g);
+    return ceil(copies / TOGETHER) * LOAD;
+}
+
 /* Nanoseconds per step if `together` blocks share the multiprocessor. */
 static double step_time(const struct ig_cuda_gemm *g, double steps, int together) {
     const struct around *k = around(g);
@@ -206,7 +216,8 @@ static double step_time(const struct ig_cuda_gemm *g, double steps, int together
     if (g->a == IG_CUDA_WINDOWS) a *= k->windows;
     double copies = (a + b) * step / k->copied, wait = wait_time(g, steps);
     double meeting = g->warpgroups && ig_cuda_gemm_threads(g) > 128 ? 124 : 0; /* of several groups */
-    return together_of(products, copies, wait, k->power) + k->step + meeting + scaling(g) * together;
+    double small = awaited(g, g->a, g->bm, g->a_copy) + awaited(g, g->b, g->bn, g->b_copy);
+    return together_of(products, copies, wait, k->power) + k->step + meeting + scaling(g) * together + small;
 }
 
 /* What the memory takes for operands and results. Of windows, the rows lie in the caches. */
