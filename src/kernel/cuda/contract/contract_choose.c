@@ -236,11 +236,17 @@ static double promotion(const struct ig_cuda_gemm *g) {
     return (!g->promoted || hidden ? 0 : g->turns ? alone : shared) + scaling(g);
 }
 
+/* Blocks whose tiles all have the same columns. */
+static int64_t blocks_that_keep(const struct ig_cuda_gemm *g) {
+    int side = g->column_blocks > 1 ? g->column_blocks : 1;
+    return IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % side;
+}
+
 /* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues or a group's own work, and a bit
  * of the others. */
 static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * g->column_blocks;
-    int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
+    int64_t each = ceil_div(tiles, blocks_that_keep(g));
     double area = (double)g->bm * g->bn, kept = (double)g->kept * g->bn * g->bk * ig_cuda_gemm_element(g);
     double walk = g->kept * (area * g->bk / (9150 * pace(g->math)) + promotion(g) + 199);
     double finish = area * (0.108 + 0.68 * p->issue) + 200, issue = area * p->issue;
@@ -271,7 +277,7 @@ static double copies_of_patches(const struct ig_cuda_gemm *g) {
 static double patch_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t images = p->height * p->width > 0 ? ceil_div(p->rows, p->height * p->width) : 0;
     int64_t tiles = images * ceil_div(p->height, g->patch[0]) * ceil_div(p->width, g->patch[1]) * g->column_blocks;
-    int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
+    int64_t each = ceil_div(tiles, blocks_that_keep(g));
     double area = (double)g->bm * g->bn, slices = ig_cuda_gemm_patch_slices(g);
     double walk = slices * products_of_slice(g) * larger(g->bn / 2.0, 16 + g->bn / 4.0) * 0.644 + 92;
     double finish = area * (0.0514 + 0.68 * p->issue) + 203, issue = area * p->issue;
