@@ -104,8 +104,9 @@ static void build(struct ig_graph *g, const void *argument) {
 
 struct listed {
     struct product p;
-    /* How many kernels with tensor maps, of all in the cost model's order, with operands swapped, and by patches of images. */
-    int maps, first, swapped, patches;
+    /* How many kernels with tensor maps, of all in the cost model's order, with operands swapped, by patches of images, and by those that the
+     * copy engine brings. */
+    int maps, first, swapped, patches, brought;
 };
 
 static const struct listed integers[] = {
@@ -119,11 +120,16 @@ static const struct listed integers[] = {
     {{.rows = 2, .depth = 128, .columns = 160, .of = U8S8, .end = BYTES, .side = 9},
      .maps = 3,
      .first = 5,
-     .swapped = 1},
+     .swapped = 1,
+     .brought = 2},
     {{.rows = 2, .depth = 128, .columns = 64, .of = U8S8, .end = BYTES, .side = 9, .border = 131}, .first = 4},
     {{.rows = 2, .depth = 128, .columns = 160, .of = S8, .end = RESIDUAL, .side = 9, .taps = 1}, .maps = 6, .first = 2},
     {{.rows = 3, .depth = 64, .columns = 72, .of = S8, .end = RESIDUAL, .side = 12}, .maps = 3, .first = 1},
-    {{.rows = 3, .depth = 64, .columns = 96, .of = U8S8, .end = BYTES, .side = 12}, .maps = 4}, /* steps of 64 bytes */
+    {{.rows = 3, .depth = 64, .columns = 96, .of = U8S8, .end = BYTES, .side = 12},
+     .maps = 4, /* steps of 64 bytes */
+     .brought = 3},
+    {{.rows = 2, .depth = 48, .columns = 40, .of = S8, .end = SUMS, .side = 11, .stride = 2}, .brought = 2},
+    {{.rows = 1, .depth = 16, .columns = 24, .of = S8U8, .end = BYTES, .side = 13, .taps = 4}, .brought = 2},
     {{.rows = 1, .depth = 3, .columns = 40, .of = U8S8, .end = BYTES, .side = 70, .border = 7},
      .first = 2}, /* pictures, whose channels are padded */
     {{.rows = 2, .depth = 3, .columns = 40, .of = S8, .end = BYTES, .side = 23, .taps = 7, .stride = 2},
@@ -151,6 +157,7 @@ static const struct listed floats[] = {
     {{.rows = 3, .depth = 1024, .columns = 64, .of = E4M3, .end = SUMS}, .first = 3},
     {{.rows = 2, .depth = 128, .columns = 160, .of = E4M3, .end = HALVES, .side = 9}, .maps = 2, .first = 3},
     {{.rows = 3, .depth = 192, .columns = 64, .of = E4M3, .end = HALVES, .side = 8}, .maps = 2},
+    {{.rows = 2, .depth = 64, .columns = 96, .of = E5M2, .end = HALVES, .side = 9, .fast = true}, .brought = 2},
     {{.rows = 210, .depth = 256, .columns = 208, .of = E4M3, .end = HALVES}, .maps = 12},
 };
 
@@ -159,11 +166,15 @@ static void check(const struct listed *list, int count, double tolerance) {
     static const struct {
         unsigned flag;
         const char *name;
-    } kinds[] = {{GRAPH_MAPS, "map"}, {0, "all"}, {GRAPH_SWAPPED, "swapped"}, {GRAPH_PATCH, "patch"}};
+    } kinds[] = {{GRAPH_MAPS, "map"},
+                 {0, "all"},
+                 {GRAPH_SWAPPED, "swapped"},
+                 {GRAPH_PATCH, "patch"},
+                 {GRAPH_MAPS | GRAPH_PATCH, "brought"}};
     for (int i = 0; i < count; i++) {
         const struct product *p = &list[i].p;
-        const int most[] = {list[i].maps, list[i].first, list[i].swapped, list[i].patches};
-        for (int kind = 0; kind < 4; kind++) {
+        const int most[] = {list[i].maps, list[i].first, list[i].swapped, list[i].patches, list[i].brought};
+        for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
             for (int choice = 0; choice < most[kind]; choice++) {
                 struct graph_case *added =
                     add_named_case(build, p, kinds[kind].flag | (unsigned)choice * GRAPH_CHOICE, sizes,

@@ -237,11 +237,11 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 }
 
 static bool counts(const struct ig_kernel *kernel, unsigned flags) {
-    if (flags & GRAPH_PATCH && flags & GRAPH_MAPS) return kernel->gemm && kernel->gemm->patch[0];
-    if (flags & GRAPH_PATCH) return kernel->patch;
+    bool brought = kernel->gemm && kernel->gemm->patch[0];
+    if (flags & GRAPH_PATCH) return flags & GRAPH_MAPS ? brought : kernel->patch != NULL;
     if (flags & GRAPH_BANDED) return kernel->banded;
     if (flags & GRAPH_SERVED) return kernel->attend && kernel->attend->served;
-    return flags & GRAPH_MAPS ? kernel->n_maps > 0 : kernel->gemm && kernel->gemm->swapped;
+    return flags & GRAPH_MAPS ? kernel->n_maps > 0 && !brought : kernel->gemm && kernel->gemm->swapped;
 }
 
 /* The candidate that the case asks for, or the first if there are fewer, not counting calls of libraries. */

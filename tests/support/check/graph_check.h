@@ -23,11 +23,10 @@ enum {
     GRAPH_EACH = 8,    /* the tolerance is relative to each element */
     GRAPH_FP16 = 16,   /* in that precision */
     GRAPH_BF16 = 32,
-    GRAPH_MAPS = 64, /* only candidates with tensor maps are counted by GRAPH_CHOICE */
+    GRAPH_MAPS = 64, /* only candidates with tensor maps, but not of patches, are counted by GRAPH_CHOICE */
     GRAPH_TF32 = 128,
-    GRAPH_SWAPPED = 256, /* only those that swap the operands of warp groups, likewise */
-    GRAPH_PATCH =
-        512, /* only those by patches of images, likewise; with GRAPH_MAPS those that the copy engine brings */
+    GRAPH_SWAPPED = 256,   /* only those that swap the operands of warp groups, likewise */
+    GRAPH_PATCH = 512,     /* only those by patches of images; with GRAPH_MAPS, which the copy engine brings */
     GRAPH_INTEGERS = 1024, /* behind the pass of that name, for the reference evaluator, too */
     GRAPH_VNNI = 2048,     /* on CPUs: the whole list also for the levels with VNNI */
     GRAPH_NUMBERS = 4096,  /* floats of 8 bits are compared as numbers; else their codes have to be the same */
