@@ -11,7 +11,7 @@ static const char *patch_error(const struct ig_tensor_map *m) {
         if (m->patch[i] == 0 || m->patch[i] > MOST_LINES / m->steps[i]) return "a patch that cannot be brought";
         if (m->lower[i] != 0 || m->upper[i] != 0) return "a patch with windows";
     }
-    if (m->box_width * m->element == IG_PATCH_PIXEL && (m->steps[0] != 1 || m->patch[0] > MOST_LINES / m->box_width))
+    if (ig_tensor_map_brings_lines(m) && (m->steps[0] != 1 || m->patch[0] > MOST_LINES / m->box_width))
         return "a patch that cannot be brought";
     return m->patch[0] * m->patch[1] == m->box_lines ? NULL : "a patch of another number of pixels than its box";
 }
@@ -33,7 +33,7 @@ const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operan
     if (m->buffer >= n_operands) return "an operand that is not there";
     if (m->width >= n_dims || m->lines >= n_dims || m->pitch >= n_dims) return "a dim that is not there";
     if (m->element != 1 && m->element != 2 && m->element != 4) return "elements of another size than 1, 2 or 4 bytes";
-    if (bytes != 32 && bytes != 64 && bytes != 128 && (bytes != IG_PATCH_PIXEL || m->patch[0] == 0))
+    if (bytes != 32 && bytes != 64 && bytes != 128 && !ig_tensor_map_brings_lines(m))
         return "a box of a width that has no pattern";
     bool patch = m->patch[0] > 0 || m->patch[1] > 0;
     if (m->box_lines == 0 || (m->box_lines > MOST_LINES && !patch)) return "a box of a height that cannot be brought";
@@ -60,8 +60,10 @@ const char *ig_tensor_map_sizes_error(const struct ig_tensor_map *m, const int64
     if (width <= 0 || lines <= 0 || width > INT32_MAX || lines > INT32_MAX || pitch > INT32_MAX || pitch < width)
         return "a size that the copy engine cannot count";
     if (pitch * m->element % 16 != 0) return "lines that do not begin at multiples of 16 bytes";
-    if (m->patch[0] && m->box_width * m->element == IG_PATCH_PIXEL && (width != m->box_width || pitch != width))
-        return "pixels that do not follow each other";
+    if (ig_tensor_map_brings_lines(m)) {
+        if (width != m->box_width || pitch != width) return "pixels that do not follow each other";
+        if (dims[m->sizes[0]] > INT32_MAX / width) return "a size that the copy engine cannot count";
+    }
     if (m->dealt && lines % IG_DEALT_LINES != 0) return "lines that cannot be dealt out";
     count = count_lines(m, dims);
     if (count == 0) return "a size that the copy engine cannot count";

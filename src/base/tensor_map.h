@@ -27,7 +27,7 @@
 #define IG_MOST_TENSOR_MAPS 2u
 enum { IG_DEALT_LINES = 32 };
 
-enum { IG_PATCH_PIXEL = 16 };
+enum { IG_PATCH_PIXEL = 16 }; /* bytes of a pixel without a pattern */
 
 /* Part of a record of the engine file. */
 struct ig_tensor_map {
@@ -48,6 +48,11 @@ static inline int32_t ig_tensor_map_limit(uint32_t axes) {
     return axes == 2 ? 128 : 16;
 }
 enum { IG_MOST_WINDOW_STEP = 8 };
+
+/* Does it bring patches of pixels without a pattern, line by line? */
+static inline bool ig_tensor_map_brings_lines(const struct ig_tensor_map *map) {
+    return map->patch[0] > 0 && map->box_width * map->element == IG_PATCH_PIXEL;
+}
 
 /* NULL if the description is valid for a kernel with that many operands and dims, else what is wrong with it. */
 const char *ig_tensor_map_error(const struct ig_tensor_map *map, uint32_t n_operands, uint32_t n_dims);

@@ -78,8 +78,7 @@ struct box {
     int x, y;
     const char *from; /* of bytes without a map, `size` of them */
     size_t size;
-    int at[4],
-        tap[3]; /* of windows: where the first begins, and its image; offset of the tap. Of patches, without one. */
+    int at[4], tap[3]; /* of windows: where the first begins, and its image; offset of the tap, which patches lack */
     struct round *round;
 };
 

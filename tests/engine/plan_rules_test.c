@@ -555,6 +555,9 @@ static void test_map_rules(void **state) {
         {{1, 1, 0, 1, 64, 10, 2, .axes = 2, .steps = {1, 1}, .patch = {10}}, "a patch that cannot be brought"},
         {{1, 1, 0, 1, 64, 10, 2, .axes = 2, .lower = {-1}, .steps = {1, 1}, .patch = {10, 1}}, "a patch with windows"},
         {{1, 1, 0, 1, 64, 99, 2, .axes = 2, .steps = {1, 1}, .patch = {10, 10}}, "a patch of another number of pixels"},
+        {{1, 1, 0, 1, 8, 100, 2, .axes = 2, .steps = {1, 1}}, "a box of a width"},
+        {{1, 1, 0, 1, 8, 100, 2, .axes = 2, .steps = {2, 1}, .patch = {10, 10}}, "a patch that cannot be brought"},
+        {{1, 1, 0, 1, 8, 33, 2, .axes = 2, .steps = {1, 1}, .patch = {33, 1}}, "a patch that cannot be brought"},
     };
     for (uint32_t i = 0; i < COUNT(wrong); i++) {
         other[1].maps[0] = wrong[i].map;
@@ -626,9 +629,23 @@ static void test_window_sizes(void **state) {
         assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], bytes));
 }
 
+/* Patches of three images of 3 x 4 pixels of 8 channels, which follow each other: lines are pieces. */
+static void test_line_sizes(void **state) {
+    const struct ig_tensor_map map = {
+        0, 0, 1, 2, 8, 9, 2, .axes = 2, .sizes = {3, 4}, .steps = {1, 1}, .patch = {3, 3}};
+    const size_t bytes = 36 * 8 * 2;
+    assert_null(ig_tensor_map_error(&map, 1, 5));
+    assert_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){8, 3, 8, 4, 3}, bytes));
+    assert_non_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){8, 3, 8, 4, 3}, bytes - 1));
+    static const int64_t wrong[][5] = {{8, 3, 16, 4, 3}, {16, 3, 16, 4, 3}, {8, 1, 8, INT32_MAX / 8 + 1, 1}};
+    for (uint32_t i = 0; i < COUNT(wrong); i++)
+        assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], SIZE_MAX));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_line_sizes),
         cmocka_unit_test(test_demand_rules),
         cmocka_unit_test(test_symbol_rules),
         cmocka_unit_test(test_update_rules),

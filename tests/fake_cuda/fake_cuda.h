@@ -68,8 +68,9 @@ struct fake_tensor_map {
     uint32_t element, box_width, box_lines, swizzle;
     uint32_t axes, sizes[3]; /* of windows: columns, rows, planes; `lines` are images then */
     int32_t lower[3], upper[3];
-    uint32_t steps[3], dealt, patch[2], joined,
-        unused; /* patch: of columns and rows; 0: windows; `joined`: lines of pixels */
+    uint32_t steps[3], dealt;
+    uint32_t patch[2], joined; /* a patch's columns and rows, 0: windows; its lines are pieces of memory */
+    uint32_t unused;
 };
 #define FAKE_TENSOR_MAP 0x70616d726f736e65u
 

@@ -63,42 +63,32 @@ static CUresult encode_windows(struct ig_cuda *cuda, const struct ig_tensor_map 
                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-/* Of pixels that are small and follow each other, a line of the patch is one piece. */
-static CUresult encode_lines(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
-                             const int64_t *dims, CUtensorMap *out) {
-    const uint64_t line = (uint64_t)dims[map->width] * (uint64_t)dims[map->sizes[0]],
-                   rows = (uint64_t)dims[map->sizes[1]];
-    const uint64_t sizes[3] = {line, rows, (uint64_t)dims[map->lines]};
-    const uint64_t strides[2] = {line * map->element, line * map->element * rows};
-    const uint32_t steps[3] = {1, map->steps[1], 1};
-    const uint32_t box[3] = {map->box_width * map->patch[0], map->patch[1] * steps[1], 1};
-    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 3, address, sizes, strides, box, steps,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-}
-
+/* Lines of pixels that follow each other have one axis fewer. */
 static CUresult encode_patch(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                              const int64_t *dims, CUtensorMap *out) {
     const uint64_t pitch = (uint64_t)dims[map->pitch] * map->element, columns = (uint64_t)dims[map->sizes[0]],
                    rows = (uint64_t)dims[map->sizes[1]];
-    const uint64_t sizes[4] = {(uint64_t)dims[map->width], columns, rows, (uint64_t)dims[map->lines]};
+    uint64_t sizes[4] = {(uint64_t)dims[map->width], columns, rows, (uint64_t)dims[map->lines]};
     const uint64_t strides[3] = {pitch, pitch * columns, pitch * columns * rows};
     const uint32_t steps[4] = {1, map->steps[0], map->steps[1], 1};
-    const uint32_t box[4] = {map->box_width, map->patch[0] * steps[1], map->patch[1] * steps[2], 1};
-    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 4, address, sizes, strides, box, steps,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    uint32_t box[4] = {map->box_width, map->patch[0] * steps[1], map->patch[1] * steps[2], 1};
+    const uint32_t first = ig_tensor_map_brings_lines(map);
+    if (first > 0) {
+        sizes[1] *= sizes[0];
+        box[1] *= box[0];
+    }
+    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 4 - first, address, sizes + first, strides + first,
+                   box + first, steps + first, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map),
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                                             const int64_t *dims, void *out_map, struct ingot_error *error) {
     CUtensorMap encoded = {0};
-    bool lines = map->patch[0] && map->box_width * map->element == IG_PATCH_PIXEL;
-    CUresult result = lines           ? encode_lines(cuda, map, address, dims, &encoded)
-                      : map->patch[0] ? encode_patch(cuda, map, address, dims, &encoded)
-                      : map->axes     ? encode_windows(cuda, map, address, dims, &encoded)
-                      : map->dealt    ? encode_dealt(cuda, map, address, dims, &encoded)
-                                      : encode_matrix(cuda, map, address, dims, &encoded);
+    CUresult result = map->patch[0] ? encode_patch(cuda, map, address, dims, &encoded)
+                      : map->axes   ? encode_windows(cuda, map, address, dims, &encoded)
+                      : map->dealt  ? encode_dealt(cuda, map, address, dims, &encoded)
+                                    : encode_matrix(cuda, map, address, dims, &encoded);
     memcpy(out_map, &encoded, sizeof encoded);
     return ig_cuda_driver_check(&cuda->driver, result, error,
                                 "cannot describe a matrix of %lld lines of %lld elements to the copy engine",

@@ -42,7 +42,7 @@ static void print_patch(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_printf(text, "enum { PHASES_Y = %d, PHASES_X = %d, PIXEL = %d };\n",
                    patch ? ig_cuda_gemm_patch_phases(g, 0) : 1, patch ? ig_cuda_gemm_patch_phases(g, 1) : 1,
                    patch ? ig_cuda_gemm_patch_pixel(g) : 1);
-    int groups = patch ? g->groups : 1,
+    int groups = g->groups > 1 ? g->groups : 1,
         lines = g->b == IG_CUDA_ACROSS ? g->taps[1] * g->taps[2] * g->channels : g->group_columns;
     ig_text_printf(text, "enum { CHANNEL_GROUPS = %d, GROUP_COLUMNS = %d, GROUP_LINES = %d };\n", groups,
                    groups > 1 ? g->column_blocks / groups * g->bn : 0, groups > 1 ? lines : 0);

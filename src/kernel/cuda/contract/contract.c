@@ -504,7 +504,7 @@ static void locate_in_rows(struct ig_cuda_product *s, ig_x tile) {
     struct ig_loops *k = s->k;
     ig_x column = ig_x_mod(k, tile, num(s, s->g->column_blocks)), own = column;
     s->at = num(s, 0);
-    if (s->g->patch[0] && s->g->groups > 1) {
+    if (s->g->groups > 1) {
         ig_x each = num(s, s->g->column_blocks / s->g->groups);
         s->at = ig_x_div(k, column, each);
         own = ig_x_mod(k, column, each);

@@ -133,7 +133,7 @@ static struct ig_tensor_map map_of(struct ig_contract *c, const struct ig_cuda_g
                                    const struct ig_cuda_source *from, ig_dim lines, int tile) {
     bool along = from->kind == IG_CUDA_ALONG;
     int element = ig_cuda_gemm_element(g);
-    ig_dim width = along ? c->depth : lines, groups = ig_dim_const(c->k->dims, g->patch[0] ? g->groups : 1);
+    ig_dim width = along ? c->depth : lines, groups = ig_dim_const(c->k->dims, g->groups > 1 ? g->groups : 1);
     return (struct ig_tensor_map){
         .buffer = (uint32_t)c->k->buffers.at[from->buffer].param,
         .width = ig_loops_dim(c->k, width),

@@ -58,10 +58,10 @@ static void locate_in_patch(struct ig_cuda_product *s, ig_x row, struct piece *p
     ig_x tile = ig_x_div(k, s->first_row, num(s, s->g->bm)), place[2];
     ig_x within[2] = {ig_x_div(k, row, num(s, s->g->patch[1])), ig_x_mod(k, row, num(s, s->g->patch[1]))};
     for (int i = 1; i >= 0; i--) {
-        ig_dim size = ig_cuda_size_along(s->c, out, 1 + i), height = constant(s, s->g->patch[i]);
-        ig_x block = ig_x_split_off(k, &tile, ig_dim_ceil_div(k->dims, size, height));
+        ig_dim size = ig_cuda_size_along(s->c, out, 1 + i), each = constant(s, s->g->patch[i]);
+        ig_x block = ig_x_split_off(k, &tile, ig_dim_ceil_div(k->dims, size, each));
         place[i] = ig_x_add(k, ig_x_mul(k, block, num(s, s->g->patch[i])), within[i]);
-        if (ig_dim_divides(k->dims, height, size)) continue;
+        if (ig_dim_divides(k->dims, each, size)) continue;
         ig_x inside = ig_x_less(k, place[i], dim(s, size));
         p->inside = p->inside == IG_NO_X ? inside : ig_x_and(k, p->inside, inside);
         place[i] = ig_x_min(k, place[i], dim(s, ig_dim_sub(k->dims, size, constant(s, 1))));

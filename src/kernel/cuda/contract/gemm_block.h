@@ -120,7 +120,7 @@ struct ig_cuda_gemm {
     int taps[3], strides[3], dilations[3];
     bool side_by_side; /* neighbouring windows begin one copy apart */
     int border;        /* I8: the value beyond the image's edges, as it is stored; 0 with a producer */
-    /* With a producer: axes of the windows; channels, a multiple of bk; where along planes, rows and columns the first
+    /* With a producer: axes of the windows; channels, with taps a multiple of bk; where along planes, rows and columns the first
      * window begins, and the last one, from the last pixel. */
     int axes, channels, lower[3], upper[3];
     /* WINDOWS along two axes, with `kept`: a tile is so many rows and columns of an image's outputs, bm together, and a stage the
@@ -129,7 +129,7 @@ struct ig_cuda_gemm {
      * patch for each of the places that taps have from one to the next. If pixels are of 16 bytes, half of bk, two taps side by side
      * are a step of B. */
     int patch[2];
-    /* With patches: groups of the channels, one after the other in the image and in B, and the columns of each; a tile has some
+    /* With patches, else 0: groups of the channels, one after the other in the image and in B, and the columns of each; a tile has some
      * of one, and `column_blocks` counts those of all. */
     int groups, group_columns;
 };
@@ -139,10 +139,10 @@ struct ig_cuda_gemm {
 int ig_cuda_gemm_patch_pixels(const struct ig_cuda_gemm *gemm, int axis);
 int ig_cuda_gemm_patch_phases(const struct ig_cuda_gemm *gemm, int axis);
 int ig_cuda_gemm_patch_bytes(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_patch_arriving(const struct ig_cuda_gemm *gemm);
 /* Bytes of a pixel in it, and the slices of channels that are so large. */
 int ig_cuda_gemm_patch_pixel(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_patch_slices(const struct ig_cuda_gemm *gemm);
-int ig_cuda_gemm_patch_arriving(const struct ig_cuda_gemm *gemm);
 
 /* Does it stream boxes of B, to the tensor cores? */
 static inline bool ig_cuda_gemm_streams_boxes(const struct ig_cuda_gemm *gemm) {
