@@ -37,6 +37,10 @@ struct product {
     int64_t sizes[SIZES];   /* rows, or images */
     bool gelu;              /* behind it; otherwise ReLU */
     enum { F16, TF32, I8, F8, FAST_F8, SQUARES_F8, COLUMNS_F8, SQUARES_I8, F8_TO_F8, FAST_F8_TO_F8 } type;
+    /* Of many matrices, `sizes` are batches: of `rows` rows each, by matrices of a batch's own, transposed or not; or of weights, by which
+     * those of a batch are multiplied from the left. */
+    enum { ONE, TRANSPOSED, APART, WEIGHTS } matrices;
+    int64_t rows;
     /* Of other convolutions: planes, rows, columns. Padding is half of the taps. */
     int64_t image[3], taps[3], strides[3], groups;
 };
@@ -48,6 +52,8 @@ struct product {
 #define GROUPED(width, count, side, stride)                                                          \
     (width) * (count), (width) * (count), .sizes = {1, 32}, .image = {1, side, side}, TAPS(1, 3, 3), \
                                           .strides = {1, stride, stride}, .groups = count
+
+#define MATRICES(kind, height, depth, columns) depth, columns, .sizes = {1, 32}, .matrices = kind, .rows = height
 
 static const struct product products[] = {
     {"768x2304", 768, 2304, .sizes = {16, 32, 49, 128, 197, 512, 1024, 1576, 2048, 3152, 6304, 12608}},
@@ -159,6 +165,22 @@ static const struct product products[] = {
     {"groups 7 of 32 at 28", GROUPED(32, 7, 28, 1)},
     {"groups 7 of 48 at 14", GROUPED(48, 7, 14, 1)},
     {"groups 16 of 64 at 7", GROUPED(64, 16, 7, 1)},
+    {"batch of weights 384x196x768", MATRICES(WEIGHTS, 384, 196, 768)},
+    {"batch of weights 384x196x768 gelu", MATRICES(WEIGHTS, 384, 196, 768), .gelu = true},
+    {"batch of weights 196x384x768", MATRICES(WEIGHTS, 196, 384, 768)},
+    {"batch of weights 196x196x384", MATRICES(WEIGHTS, 196, 196, 384)},
+    {"batch of weights 196x196x768", MATRICES(WEIGHTS, 196, 196, 768)},
+    {"batch of weights 64x64x3136", MATRICES(WEIGHTS, 64, 64, 3136)},
+    {"batch of weights 256x256x784", MATRICES(WEIGHTS, 256, 256, 784)},
+    {"batch 197x64x200", 64, 200, .sizes = {12, 96, 384}, .matrices = TRANSPOSED, .rows = 197},
+    {"batch 196x48x200", 48, 200, .sizes = {4, 128}, .matrices = TRANSPOSED, .rows = 196},
+    {"batch 512x64x512", 64, 512, .sizes = {12, 96}, .matrices = TRANSPOSED, .rows = 512},
+    {"batch 197x200x64", 200, 64, .sizes = {12, 96, 384}, .matrices = APART, .rows = 197},
+    {"batch 512x512x64", 512, 64, .sizes = {12, 96}, .matrices = APART, .rows = 512},
+    {"batch 1024x1024x128", 1024, 128, .sizes = {8, 32}, .matrices = APART, .rows = 1024},
+    {"batch 128x128x128", 128, 128, .sizes = {8, 64, 512}, .matrices = APART, .rows = 128},
+    {"batch 256x1024x256", 1024, 256, .sizes = {4, 32}, .matrices = APART, .rows = 256},
+    {"batch 512x2048x512", 2048, 512, .sizes = {2, 16}, .matrices = APART, .rows = 512},
 #define BYTES(name, is)                                                                             \
     {name " 4096x4096", 4096, 4096, .sizes = {512, 4096}, .type = is},                              \
         {name " 1024x1024", 1024, 1024, .sizes = {384, 3072}, .type = is},                          \
@@ -332,6 +354,17 @@ static ig_value build_product(struct ig_graph *g, const struct product *p, ig_va
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
 }
 
+/* The second operand is given as [batch, columns, depth] if it is transposed. */
+static ig_value build_matrices(struct ig_graph *g, const struct product *p, ig_value x) {
+    const int64_t matrix[] = {p->rows, p->depth}, turned[] = {0, 2, 1};
+    if (p->matrices == WEIGHTS) return ig_build_matmul(g, weights(g, types[p->type].in, 2, matrix), x, INGOT_F32);
+    struct ig_type type = *ig_type_of(g, x);
+    type.dim[1] = ig_dim_const(g->dims, p->matrices == TRANSPOSED ? p->columns : p->depth);
+    type.dim[2] = ig_dim_const(g->dims, p->matrices == TRANSPOSED ? p->depth : p->columns);
+    ig_value y = ig_build_input(g, "second", &type);
+    return ig_build_matmul(g, x, p->matrices == TRANSPOSED ? ig_build_transpose(g, y, turned) : y, INGOT_F32);
+}
+
 /* Are results bytes, like the operands? */
 static bool is_quantized(const struct product *p) {
     return types[p->type].out == types[p->type].in && ingot_dtype_size(types[p->type].in) == 1;
@@ -360,11 +393,13 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
     ig_dim_set_range(g->dims, *out_symbol, p->sizes[0], 1 << 19);
     for (int i = w.image[0] == 1 && w.taps[0] == 1 ? 1 : 0; is_conv(p) && i < 3; i++)
         dims[rank++] = ig_dim_const(g->dims, w.image[i]);
-    dims[rank++] = ig_dim_const(g->dims, p->depth);
+    if (p->matrices) dims[rank++] = ig_dim_const(g->dims, p->matrices == WEIGHTS ? p->depth : p->rows);
+    dims[rank++] = ig_dim_const(g->dims, p->matrices == WEIGHTS ? p->columns : p->depth);
     struct ig_type type = ig_type_make(types[p->type].in, rank, dims);
     ig_value x = ig_build_input(g, "x", &type);
     ig_value y = is_conv(p)              ? build_conv(g, p, x)
                  : types[p->type].shared ? build_scaled(g, p, x)
+                 : p->matrices           ? build_matrices(g, p, x)
                                          : build_product(g, p, x);
     y = ig_map2(g, IG_OP_add, y, weights(g, types[p->type].acc, 1, &p->columns));
     if (is_quantized(p)) y = scaled(g, p, y);
@@ -382,6 +417,11 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
 
 /* Microseconds, at least, for so many rows. */
 static double floor_of(const struct product *p, int64_t rows) {
+    if (p->matrices) {
+        double m = (double)p->rows, n = (double)p->columns, k = (double)p->depth, count = (double)rows;
+        double all = m * k * (p->matrices == WEIGHTS ? 1 : count) + count * (k * n + m * n), moved = 2 * all;
+        return fmax(2 * count * m * n * k / 800e6, moved > 25e6 ? moved / 4.2e6 : 0);
+    }
     const struct window w = window_of(p);
     double element = (double)ingot_dtype_size(types[p->type].in), in = (double)rows, out = (double)rows, taps = 1;
     for (int i = 0; is_conv(p) && i < 3; i++) {
@@ -494,8 +534,10 @@ static double least_cost(struct ig_job *job, const struct bench *b, const struct
 
 static size_t weights_size(const struct product *p) {
     const struct window w = window_of(p);
-    int64_t taps = is_conv(p) ? w.taps[0] * w.taps[1] * w.taps[2] : 1;
-    return (size_t)(p->depth * p->columns * taps) * ingot_dtype_size(types[p->type].in);
+    int64_t taps = is_conv(p) ? w.taps[0] * w.taps[1] * w.taps[2] : 1, batches = 1;
+    for (int s = 0; p->matrices && s < SIZES && p->sizes[s]; s++)
+        batches = p->sizes[s];
+    return (size_t)(p->depth * p->columns * taps * batches) * ingot_dtype_size(types[p->type].in);
 }
 
 static uint32_t buffers_of(struct ig_job *job, const struct ig_kernel *k) {

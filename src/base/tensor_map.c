@@ -28,6 +28,14 @@ static const char *windows_error(const struct ig_tensor_map *m, uint32_t n_dims)
     return NULL;
 }
 
+static const char *matrices_error(const struct ig_tensor_map *m, uint32_t n_dims) {
+    bool known = m->begin < n_dims;
+    if (m->matrices != 1 || m->axes > 0 || m->dealt || m->patch[0] > 0) return "matrices of an unknown kind";
+    for (int i = 0; i < 2; i++)
+        known &= m->counts[i] < n_dims && m->apart[i] < n_dims;
+    return known ? NULL : "a dim that is not there";
+}
+
 const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operands, uint32_t n_dims) {
     uint64_t bytes = (uint64_t)m->box_width * m->element;
     if (m->buffer >= n_operands) return "an operand that is not there";
@@ -39,7 +47,7 @@ const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operan
     if (m->box_lines == 0 || (m->box_lines > MOST_LINES && !patch)) return "a box of a height that cannot be brought";
     if (m->dealt > 1 || (m->dealt && (m->axes > 0 || m->box_lines % IG_DEALT_LINES != 0)))
         return "lines that cannot be dealt out";
-    const char *wrong = m->axes ? windows_error(m, n_dims) : NULL;
+    const char *wrong = m->axes ? windows_error(m, n_dims) : m->matrices ? matrices_error(m, n_dims) : NULL;
     return !wrong && patch ? patch_error(m) : wrong;
 }
 
@@ -52,6 +60,22 @@ static size_t count_lines(const struct ig_tensor_map *m, const int64_t *dims) {
         if (!counts || !ig_size_mul(count, (size_t)size, &count)) return 0;
     }
     return count;
+}
+
+/* What is wrong with where several matrices begin; adds where the last one does, in elements, to *last. */
+static const char *places_error(const struct ig_tensor_map *m, const int64_t *dims, size_t *last) {
+    if (dims[m->begin] < 0 || dims[m->begin] > INT64_MAX / 16 || dims[m->begin] * m->element % 16 != 0)
+        return "matrices that do not begin at multiples of 16 bytes";
+    bool counts = ig_size_add(*last, (size_t)dims[m->begin], last);
+    for (int i = 0; i < 2; i++) {
+        int64_t count = dims[m->counts[i]], apart = dims[m->apart[i]];
+        size_t here;
+        if (count <= 0 || count > INT32_MAX || apart <= 0 || apart >= ((int64_t)1 << 40) / m->element)
+            return "a size that the copy engine cannot count";
+        if (apart * m->element % 16 != 0) return "matrices that do not begin at multiples of 16 bytes";
+        counts &= ig_size_mul((size_t)count - 1, (size_t)apart, &here) && ig_size_add(*last, here, last);
+    }
+    return counts ? NULL : "a size that the copy engine cannot count";
 }
 
 const char *ig_tensor_map_sizes_error(const struct ig_tensor_map *m, const int64_t *dims, size_t bytes) {
@@ -67,8 +91,10 @@ const char *ig_tensor_map_sizes_error(const struct ig_tensor_map *m, const int64
     if (m->dealt && lines % IG_DEALT_LINES != 0) return "lines that cannot be dealt out";
     count = count_lines(m, dims);
     if (count == 0) return "a size that the copy engine cannot count";
-    if (!ig_size_mul(count - 1, (size_t)pitch, &before) || !ig_size_add(before, (size_t)width, &elements) ||
-        elements > bytes / m->element)
-        return "a matrix that is larger than its operand";
+    if (!ig_size_mul(count - 1, (size_t)pitch, &before) || !ig_size_add(before, (size_t)width, &elements))
+        return "a size that the copy engine cannot count";
+    const char *wrong = m->matrices ? places_error(m, dims, &elements) : NULL;
+    if (wrong) return wrong;
+    if (elements > bytes / m->element) return "a matrix that is larger than its operand";
     return NULL;
 }

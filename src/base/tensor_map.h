@@ -7,6 +7,9 @@
  * One copy fetches a box of it, at most 128 bytes wide; elements beyond the matrix are zero. In shared memory, the
  * 16-byte chunks of a box's lines are swizzled, with the pattern as wide as the box (128, 64 or 32 bytes).
  *
+ * With `matrices`, there are more of them in the buffer, along two axes: counts[i] of them, which begin apart[i] elements after each other,
+ * the first of all at element `begin`. A box is of one of them.
+ *
  * If `dealt`, every 32 lines come in another order, and `lines` is a multiple of 32: line 8a + 2b + c of them at place 8b +
  * 2a + c, for a and b below 4 and c below 2. So where four threads in turn get two results of each eight, they get eight
  * neighbours each.
@@ -34,9 +37,11 @@ struct ig_tensor_map {
     uint32_t buffer;              /* operand number */
     uint32_t width, lines, pitch; /* dim numbers */
     uint32_t box_width, box_lines;
-    uint32_t element; /* bytes per element: 1, 2 or 4 */
-    uint32_t dealt;   /* 1: a matrix whose lines are dealt out */
-    uint32_t axes;    /* 0: a matrix; 2 or 3: windows. The following are those of columns, rows, planes. */
+    uint32_t element;  /* bytes per element: 1, 2 or 4 */
+    uint32_t dealt;    /* 1: a matrix whose lines are dealt out */
+    uint32_t matrices; /* 1: several matrices; the following are dim numbers */
+    uint32_t begin, counts[2], apart[2];
+    uint32_t axes; /* 0: a matrix; 2 or 3: windows. The following are those of columns, rows, planes. */
     uint32_t sizes[3];
     int32_t lower[3], upper[3];
     uint32_t steps[3];

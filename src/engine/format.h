@@ -26,7 +26,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 21u
+#define IG_ENGINE_FORMAT 22u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
@@ -103,7 +103,7 @@ _Static_assert(sizeof(struct ig_plan_symbol) == 40 && sizeof(struct ig_shape_ins
 _Static_assert(sizeof(struct ig_weight_copy) == 40, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_rank) == 16, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
-_Static_assert(sizeof(struct ig_plan_step) == 72 && sizeof(struct ig_plan_kernel) == 248, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_step) == 72 && sizeof(struct ig_plan_kernel) == 296, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_demand) == 16 + 4 * IG_UNIT_COUNT, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_run) == 20, "no padding in records");
 _Static_assert(sizeof(struct ig_weight_entry) == 32, "no padding in records");

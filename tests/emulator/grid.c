@@ -160,6 +160,13 @@ static int64_t pixel_of(const struct box *b, const int *at) {
     return pixel;
 }
 
+/* Where the pixel of a patch lies, in bytes; -1: outside. */
+static int64_t place_of(const struct fake_tensor_map *m, const int *at) {
+    if (at[0] < 0 || at[1] < 0 || at[2] < 0) return -1;
+    if ((uint32_t)at[0] >= m->sizes[0] || (uint32_t)at[1] >= m->sizes[1] || (uint64_t)at[2] >= m->lines) return -1;
+    return at[0] * (int64_t)m->pitch + at[1] * (int64_t)m->apart[0] + at[2] * (int64_t)m->apart[1];
+}
+
 /* Advances to the next window, in the order of the outputs. */
 static void advance(const struct fake_tensor_map *m, int *at) {
     for (uint32_t i = 0; i < m->axes; i++) {
@@ -191,8 +198,8 @@ static void bring_box(const struct box *b) {
     memcpy(window, b->at, sizeof window);
     for (uint32_t line = 0; line < m->box_lines; line++) {
         int64_t place = m->dealt ? line / 32 * 32 + line % 8 / 2 * 8 + line % 32 / 8 * 2 + line % 2 : line;
-        int64_t y = m->axes ? pixel_of(b, window) : b->y + place;
-        int64_t lines = m->axes ? INT64_MAX : (int64_t)m->lines;
+        int64_t y = m->patch[0] ? place_of(m, window) : m->axes ? pixel_of(b, window) : b->y + place;
+        int64_t lines = m->axes ? INT64_MAX : (int64_t)m->lines, pitch = m->patch[0] ? 1 : (int64_t)m->pitch;
         if (m->patch[0])
             go_on(m, b->at, window);
         else if (m->axes)
@@ -202,8 +209,7 @@ static void bring_box(const struct box *b) {
             size_t at = (size_t)line * m->swizzle + i * m->element;
             char *to = b->to + (at ^ ((uintptr_t)(b->to + at) >> 7 & (m->swizzle / 16 - 1)) << 4);
             bool inside = x >= 0 && y >= 0 && x < (int64_t)m->width && y < lines;
-            const char *from =
-                (const char *)(uintptr_t)m->memory + (inside ? y * (int64_t)m->pitch + x * m->element : 0);
+            const char *from = (const char *)(uintptr_t)m->memory + (inside ? y * pitch + x * m->element : 0);
             if (inside)
                 memcpy(to, from, m->element);
             else
@@ -552,6 +558,10 @@ static void start_box(struct box *b, unsigned to, const void *map, unsigned barr
     for (uint32_t i = 0; i < b->map.axes; i++)
         lines *= b->map.sizes[i];
     size_t matrix = (lines - 1) * b->map.pitch + b->map.width * b->map.element;
+    if (b->map.patch[0]) {
+        const int last[3] = {(int)b->map.sizes[0] - 1, (int)b->map.sizes[1] - 1, (int)b->map.lines - 1};
+        matrix = (size_t)place_of(&b->map, last) + b->map.width * b->map.element;
+    }
     if (b->map.box_width * b->map.element != b->map.swizzle)
         part_refuse("brings a box that is narrower than its pattern");
     struct region *r = &part->dynamic[part->seen.rank];

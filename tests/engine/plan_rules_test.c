@@ -558,6 +558,11 @@ static void test_map_rules(void **state) {
         {{1, 1, 0, 1, 8, 100, 2, .axes = 2, .steps = {1, 1}}, "a box of a width"},
         {{1, 1, 0, 1, 8, 100, 2, .axes = 2, .steps = {2, 1}, .patch = {10, 10}}, "a patch that cannot be brought"},
         {{1, 1, 0, 1, 8, 33, 2, .axes = 2, .steps = {1, 1}, .patch = {33, 1}}, "a patch that cannot be brought"},
+        {{1, 1, 0, 1, 64, 128, 2, .matrices = 2}, "matrices of an unknown kind"},
+        {{1, 1, 0, 1, 64, 128, 2, .matrices = 1, .dealt = 1}, "matrices of an unknown kind"},
+        {{1, 1, 0, 1, 64, 128, 2, .matrices = 1, .begin = 2}, "a dim that is not there"},
+        {{1, 1, 0, 1, 64, 128, 2, .matrices = 1, .counts = {0, 2}}, "a dim that is not there"},
+        {{1, 1, 0, 1, 64, 128, 2, .matrices = 1, .apart = {UINT32_MAX}}, "a dim that is not there"},
     };
     for (uint32_t i = 0; i < COUNT(wrong); i++) {
         other[1].maps[0] = wrong[i].map;
@@ -605,6 +610,29 @@ static void test_map_sizes(void **state) {
                                        {24, 5, (int64_t)1 << 31}};
     for (uint32_t i = 0; i < COUNT(wrong); i++)
         assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], 1000));
+}
+
+/* Matrices like these, the first of them 16 elements into the buffer: 3 of them 160 apart, twice, 512 apart. */
+static void test_matrices_sizes(void **state) {
+    const struct ig_tensor_map map = {
+        0, 0, 1, 2, 64, 8, .element = 2, .matrices = 1, .begin = 3, .counts = {4, 5}, .apart = {6, 7}};
+    enum { DIMS = 8 };
+    const int64_t right[DIMS] = {24, 5, 32, 16, 3, 2, 160, 512};
+    const size_t bytes = (16 + 512 + 2 * 160 + 4 * 32 + 24) * 2;
+    assert_null(ig_tensor_map_sizes_error(&map, right, bytes));
+    assert_non_null(ig_tensor_map_sizes_error(&map, right, bytes - 1));
+    static const struct {
+        int dim;
+        int64_t size;
+    } wrong[] = {{3, -8},       {3, 4}, {3, INT64_MAX}, {4, 0},  {4, -1},        {4, (int64_t)1 << 31},
+                 {5, 0},        {6, 0}, {6, -160},      {6, 84}, {7, INT64_MAX}, {7, (int64_t)1 << 39},
+                 {4, INT32_MAX}};
+    for (uint32_t i = 0; i < COUNT(wrong); i++) {
+        int64_t dims[DIMS];
+        memcpy(dims, right, sizeof dims);
+        dims[wrong[i].dim] = wrong[i].size;
+        assert_non_null(ig_tensor_map_sizes_error(&map, dims, 4 * bytes));
+    }
 }
 
 /* Windows over two images of 3 x 4 pixels, 32 elements apart, of which 24 are channels. */
@@ -660,6 +688,7 @@ int main(void) {
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_dealt_sizes),
         cmocka_unit_test(test_map_sizes),
+        cmocka_unit_test(test_matrices_sizes),
         cmocka_unit_test(test_window_sizes),
     };
     return cmocka_run_group_tests_name("plan rules", tests, NULL, NULL);

@@ -67,7 +67,12 @@ struct fake_tensor_map {
     uint64_t magic, memory, width, lines, pitch; /* pitch: in bytes */
     uint32_t element, box_width, box_lines, swizzle;
     uint32_t axes, sizes[3]; /* of windows: columns, rows, planes; `lines` are images then */
-    int32_t lower[3], upper[3];
+    union {
+        struct {
+            int32_t lower[3], upper[3];
+        };
+        uint64_t apart[2]; /* of patches: bytes from one row to the next, and from one image to the next */
+    };
     uint32_t steps[3], dealt;
     uint32_t patch[2], joined; /* a patch's columns and rows, 0: windows; its lines are pieces of memory */
     uint32_t unused;

@@ -22,7 +22,8 @@ static bool are_dealt(const uint64_t *sizes, const uint64_t *strides, const uint
     return are;
 }
 
-/* Of a picture: a patch of some of its pixels. Those beyond its last one need not be there. */
+/* Of a picture: a patch of some of its pixels. Those beyond its last one need not be there. Or of matrices, along two axes: lines of one
+ * of them. */
 static CUresult encode_patch(CUtensorMap *map, int type, CUdeviceptr memory, const uint64_t *sizes,
                              const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int swizzle) {
     struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
@@ -35,14 +36,16 @@ static CUresult encode_patch(CUtensorMap *map, int type, CUdeviceptr memory, con
                                    .box_lines = 1,
                                    .swizzle = 16u << swizzle,
                                    .axes = 2};
+    bool lines = box[2] == 1 && steps[1] == 1 && steps[2] == 1;
     bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && steps[0] == 1 &&
                  steps[3] == 1 && box[3] == 1 && box[0] * made.element <= made.swizzle;
     for (uint32_t i = 0; i < 2; i++) {
         made.sizes[i] = (uint32_t)sizes[i + 1];
         made.steps[i] = steps[i + 1];
         right = right && steps[i + 1] >= 1 && steps[i + 1] <= 8 && box[i + 1] >= 1 && box[i + 1] <= 256 &&
-                strides[i + 1] == strides[i] * sizes[i + 1];
+                (lines ? strides[i + 1] % 16 == 0 : strides[i + 1] == strides[i] * sizes[i + 1]);
         if (!right) return CUDA_ERROR_INVALID_VALUE;
+        made.apart[i] = strides[i + 1];
         made.patch[i] = (box[i + 1] + steps[i + 1] - 1) / steps[i + 1];
         made.box_lines *= made.patch[i];
     }

@@ -356,6 +356,104 @@ static void check_producers(unsigned precision) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES + BANDED);
 }
 
+/* Products of many matrices, as they lie in their operands. */
+struct matrices {
+    enum { APART, TRANSPOSED, WEIGHTS, HEADS, BY_ROW, BY_COLUMN, PART } kind;
+    int64_t batch, heads, rows, depth, columns;
+    bool residual;
+};
+
+static ig_value floats(struct ig_graph *g, const char *name, int rank, const int64_t *sizes) {
+    struct ig_type type = sized_type(g, INGOT_F32, rank, sizes);
+    return ig_build_input(g, name, &type);
+}
+
+/* Part number `which` of x[batch, rows, parts, heads, depth]: [batch, heads, rows, depth]. */
+static ig_value part_of(struct ig_graph *g, ig_value x, int64_t which) {
+    const struct ig_type *type = ig_type_of(g, x);
+    const ig_dim without[4] = {type->dim[0], type->dim[1], type->dim[3], type->dim[4]};
+    x = ig_build_slice_axis(g, x, 2, ig_dim_const(g->dims, which), ig_dim_const(g->dims, 1), 1);
+    return ig_build_transpose(g, ig_build_reshape(g, x, without, 4), (const int64_t[]){0, 2, 1, 3});
+}
+
+static void build_matrices(struct ig_graph *g, const void *argument) {
+    const struct matrices *m = argument;
+    const int64_t b = m->batch, h = m->heads, r = m->rows, d = m->depth, c = m->columns;
+    const int64_t turned[] = {0, 1, 3, 2};
+    ig_value x, y;
+    switch (m->kind) {
+    case TRANSPOSED:
+        x = floats(g, "x", 4, (const int64_t[]){b, h, r, d});
+        y = ig_build_transpose(g, floats(g, "y", 4, (const int64_t[]){b, h, c, d}), turned);
+        break;
+    case WEIGHTS: /* lines of no whole loads are filled up */
+        x = random_constant(g, INGOT_F32, 2, (const int64_t[]){r, d}, 1);
+        y = floats(g, "y", 3, (const int64_t[]){b, d, c});
+        break;
+    case HEADS:
+        x = floats(g, "x", 5, (const int64_t[]){b, r, 3, h, d});
+        y = ig_build_transpose(g, part_of(g, x, 2), turned);
+        x = part_of(g, x, 1);
+        break;
+    case BY_ROW: /* one second matrix for all heads */
+        x = floats(g, "x", 4, (const int64_t[]){b, h, r, d});
+        y = floats(g, "y", 4, (const int64_t[]){b, 1, d, c});
+        break;
+    case BY_COLUMN: /* one for all of the batch */
+        x = ig_build_transpose(g, floats(g, "x", 4, (const int64_t[]){b, h, d, r}), turned);
+        y = floats(g, "y", 3, (const int64_t[]){h, d, c});
+        break;
+    case PART: /* the last columns of a wider matrix */
+        x = floats(g, "x", 2, (const int64_t[]){r, 64 + d});
+        x = ig_build_slice_axis(g, x, 1, ig_dim_const(g->dims, 64), ig_dim_const(g->dims, d), 1);
+        y = floats(g, "y", 2, (const int64_t[]){d, c});
+        break;
+    default: x = floats(g, "x", 4, (const int64_t[]){b, h, r, d}); y = floats(g, "y", 4, (const int64_t[]){b, h, d, c});
+    }
+    y = ig_build_matmul(g, x, y, INGOT_F32);
+    if (m->residual) {
+        const struct ig_type type = *ig_type_of(g, y);
+        y = ig_map2(g, IG_OP_add, y, ig_build_input(g, "r", &type));
+    }
+    ig_build_output(g, "z", y);
+}
+
+/* Fetched by TMA from where each batch's matrices begin: of two axes, shared along one or both, edges within and between them, NaN. */
+static void check_matrices(const unsigned *precisions, int n_precisions, const struct matrices *sizes, int n) {
+    enum { CHOICES = 4 };
+    for (int i = 0; i < n * CHOICES; i++) {
+        const struct matrices *m = &sizes[i / CHOICES];
+        unsigned flags = precisions[i % n_precisions] + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u);
+        snprintf(names[i], sizeof names[i], "matrices %d, producer %d", i / CHOICES, i % CHOICES);
+        flags += (unsigned)(i % CHOICES * 3) * GRAPH_CHOICE;
+        cases[i] = (struct graph_case){names[i], build_matrices, m, 2e-2, flags, {3, 2, 130, 0}};
+    }
+    check_graphs_for_cuda(cases, n * CHOICES);
+}
+
+static void test_matrices(void **state) {
+    (void)state;
+    static const struct matrices sizes[] = {
+        {APART, -1, 2, 130, 72, 72, true},       {APART, 2, 1, -3, 8, 136, false},
+        {TRANSPOSED, 2, 3, 70, 136, 200, false}, {WEIGHTS, -1, 1, 150, 68, 136, true},
+        {WEIGHTS, 1, 1, 70, 9, 72, false},       {HEADS, -1, 3, 130, 64, 0, false},
+        {BY_ROW, 2, 3, 70, 72, 72, false},       {BY_COLUMN, 3, 2, 136, 70, 72, true},
+        {PART, 1, 1, 300, 72, 136, false},
+    };
+    static const unsigned precisions[] = {GRAPH_FP16, GRAPH_FP16, GRAPH_BF16};
+    check_matrices(precisions, COUNT(precisions), sizes, COUNT(sizes));
+}
+
+static void test_matrices_tf32(void **state) {
+    (void)state;
+    static const struct matrices sizes[] = {
+        {TRANSPOSED, 2, -2, 70, 36, 72, true},
+        {HEADS, 2, 2, 70, 40, 0, false},
+    };
+    static const unsigned precisions[] = {GRAPH_TF32};
+    check_matrices(precisions, COUNT(precisions), sizes, COUNT(sizes));
+}
+
 /* Groups that take turns, and columns that stay in shared memory: fewer blocks of columns than the emulator has
  * multiprocessors, and more. The columns of the last are dealt out. */
 static void test_kept_columns(void **state) {
@@ -482,6 +580,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_twins),
         cmocka_unit_test(test_kept_columns),
+        cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_matrices_tf32),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -399,6 +399,17 @@ static void build_one_product(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_build_matmul(g, x, w, INGOT_F32));
 }
 
+/* Of so many pairs of heads, [rows, 64] each: those of x[2, rows, heads, 64], of which the first pair is not read. */
+static void build_products_of_heads(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    const int64_t sizes[4] = {2, s->sizes[1], s->sizes[0] + 1, 64};
+    ig_value x = input(g, "x", s->dtype, 4, sizes);
+    x = ig_build_slice_axis(g, x, 2, ig_dim_const(g->dims, 1), ig_dim_const(g->dims, s->sizes[0]), 1);
+    ig_value a = ig_build_transpose(g, x, (const int64_t[]){0, 2, 1, 3}),
+             b = ig_build_transpose(g, x, (const int64_t[]){0, 2, 3, 1});
+    ig_build_output(g, "y", ig_build_cast(g, ig_build_matmul(g, a, b, INGOT_F32), s->dtype));
+}
+
 /* Windows of [taps, 1] of a picture of [height, 9] pixels with so many channels. */
 static void build_tall_windows(struct ig_graph *g, const void *argument) {
     const struct shaped *s = argument;
@@ -471,6 +482,10 @@ static const struct choice choices[] = {
     {build_one_product,
      {{INGOT_F16, 3, {-1, 16, -3}}, 0, {0}},
      "gemm f16 32x32x64, 128 threads, 2 stages, along x across"},
+    /* The copy engine brings the matrices of heads. */
+    {build_products_of_heads,
+     {{INGOT_F16, 3, {12, 1024}}, 0, {0}},
+     "gemm f16 tma in turns 128x128x64, 384 threads, 7 stages, along x along"},
     /* Windows of many taps are copied by the template as those of few. */
     {build_tall_windows,
      {{INGOT_F16, 3, {128, 5, 24}}, 0, {0}},

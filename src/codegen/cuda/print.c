@@ -304,22 +304,29 @@ static uint32_t size_of(const struct ig_kernel *kernel, int map, bool depth) {
     return depth == (operand == IG_CUDA_ALONG) ? kernel->maps[map].width : kernel->maps[map].lines;
 }
 
+/* The inner ones of a product's batches. */
+static const char *inner_batches(struct ig_code_printer *p) {
+    const struct ig_cuda_gemm *g = p->kernel->gemm;
+    return g->batches ? ig_format(p->job, "d%u_", g->inner) : "1";
+}
+
 static void print_produce(struct ig_code_printer *p) {
     const struct ig_tensor_map *a = &p->kernel->maps[0];
     uint32_t columns = size_of(p->kernel, 1, false), depth = size_of(p->kernel, 1, true);
     if (a->axes == 0) {
-        ig_code_line(p, "    gemm::produce(gemm::matrix_tiles(map0), map1, (int)tiles, d%u_, d%u_, d%u_);",
-                     size_of(p->kernel, 0, false), columns, depth);
+        ig_code_line(p, "    gemm::produce(gemm::matrix_tiles(map0), map1, (int)tiles, d%u_, d%u_, d%u_, %s);",
+                     size_of(p->kernel, 0, false), columns, depth, inner_batches(p));
         return;
     }
     if (p->kernel->gemm->patch[0]) {
         ig_code_line(p, "    const gemm::patch_tiles a(map0, d%u_, d%u_);", a->sizes[1], a->sizes[0]);
-        ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, 0, 0, 0);");
+        ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, 0, 0, 0, 1);");
         return;
     }
     const char *planes = a->axes == 3 ? ig_format(p->job, "d%u_", a->sizes[2]) : "1";
     ig_code_line(p, "    const gemm::window_tiles a(map0, %s, d%u_, d%u_);", planes, a->sizes[1], a->sizes[0]);
-    ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, a.windows(d%u_), d%u_, d%u_);", a->lines, columns, depth);
+    ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, a.windows(d%u_), d%u_, d%u_, 1);", a->lines, columns,
+                 depth);
 }
 
 /* Separates the producer from the groups that multiply. */

@@ -32,6 +32,21 @@ static CUresult encode_matrix(struct ig_cuda *cuda, const struct ig_tensor_map *
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+static CUresult encode_matrices(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
+                                const int64_t *dims, CUtensorMap *out) {
+    uint64_t sizes[4] = {(uint64_t)dims[map->width], (uint64_t)dims[map->lines]};
+    uint64_t strides[3] = {(uint64_t)dims[map->pitch] * map->element};
+    const uint32_t box[4] = {map->box_width, map->box_lines, 1, 1}, steps[4] = {1, 1, 1, 1};
+    for (int i = 0; i < 2; i++) {
+        sizes[2 + i] = (uint64_t)dims[map->counts[i]];
+        strides[1 + i] = (uint64_t)dims[map->apart[i]] * map->element;
+    }
+    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 4,
+                   address + (uint64_t)dims[map->begin] * map->element, sizes, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 /* The axes of every 32 lines are those of their places, fastest first. */
 static CUresult encode_dealt(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                              const int64_t *dims, CUtensorMap *out) {
@@ -85,10 +100,11 @@ static CUresult encode_patch(struct ig_cuda *cuda, const struct ig_tensor_map *m
 enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                                             const int64_t *dims, void *out_map, struct ingot_error *error) {
     CUtensorMap encoded = {0};
-    CUresult result = map->patch[0] ? encode_patch(cuda, map, address, dims, &encoded)
-                      : map->axes   ? encode_windows(cuda, map, address, dims, &encoded)
-                      : map->dealt  ? encode_dealt(cuda, map, address, dims, &encoded)
-                                    : encode_matrix(cuda, map, address, dims, &encoded);
+    CUresult result = map->patch[0]   ? encode_patch(cuda, map, address, dims, &encoded)
+                      : map->axes     ? encode_windows(cuda, map, address, dims, &encoded)
+                      : map->dealt    ? encode_dealt(cuda, map, address, dims, &encoded)
+                      : map->matrices ? encode_matrices(cuda, map, address, dims, &encoded)
+                                      : encode_matrix(cuda, map, address, dims, &encoded);
     memcpy(out_map, &encoded, sizeof encoded);
     return ig_cuda_driver_check(&cuda->driver, result, error,
                                 "cannot describe a matrix of %lld lines of %lld elements to the copy engine",

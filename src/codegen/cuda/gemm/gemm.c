@@ -51,6 +51,11 @@ static void print_patch(const struct ig_cuda_gemm *g, struct ig_text *text) {
                           "DILATION_X = 1 };\n");
 }
 
+static void print_matrices(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    ig_text_printf(text, "enum { BATCHES = %d, A_MATRICES = %d, B_MATRICES = %d, INNER = %d, OUTER = %d };\n",
+                   g->batches, g->a_matrices, g->b_matrices, IG_CUDA_INNER, IG_CUDA_OUTER);
+}
+
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     bool integers = g->math == IG_CUDA_I8;
@@ -81,6 +86,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
             "COLUMN_BLOCKS = %d, BARRIERS_AT = %d, BEGUN = %d };\n",
             ig_cuda_gemm_groups(g), g->turns, ig_cuda_gemm_registers(g), ig_cuda_gemm_adds_in_pairs(g), IG_CUDA_BAND,
             g->dealt, g->kept, g->column_blocks, ig_cuda_gemm_barriers_at(g), g->begun);
+    if (g->producer) print_matrices(g, text);
     ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
     ig_text_printf(text, "enum { WINDOWS = %d };\n", g->a == IG_CUDA_WINDOWS);

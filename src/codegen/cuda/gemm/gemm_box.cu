@@ -10,3 +10,10 @@ __device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x,
                  "l"(&map), "r"(x), "r"(y), "r"(barrier)
                  : "memory");
 }
+
+// The same of one of several matrices.
+__device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x, int y, int inner, int outer, unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+                 "l"(&map), "r"(x), "r"(y), "r"(inner), "r"(outer), "r"(barrier)
+                 : "memory");
+}

@@ -12,7 +12,7 @@ struct patch_tiles {
         down = (((int)rows - 1 + UPPER_Y - LOWER_Y) / STRIDE_Y + PATCH_ROWS) / PATCH_ROWS;
         across = (((int)columns - 1 + UPPER_X - LOWER_X) / STRIDE_X + PATCH_COLUMNS) / PATCH_COLUMNS;
     }
-    __device__ __forceinline__ void start(int first, int column) {
+    __device__ __forceinline__ void start(int first, int column, matrix) {
         if constexpr (CHANNEL_GROUPS > 1) channel = column / GROUP_COLUMNS * CHANNELS;
         const int tile = first / BM, line = tile / across;
         image = line / down;

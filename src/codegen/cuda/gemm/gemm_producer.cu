@@ -59,16 +59,26 @@ __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)REGISTERS));
 }
 
-// Locates a tile: its first row and column. Tiles that run concurrently lie in a band of BAND times as many, for reuse
+// Which matrix of an operand: its number among the inner ones, and among the outer ones.
+struct matrix {
+    int inner, outer;
+};
+
+// Locates a tile: its batch, its first row and column. Those of a batch follow each other. Tiles that run concurrently lie in a band of BAND times as many, for reuse
 // in L2; if KEPT, in few rows.
 struct field {
-    int row_blocks, column_blocks;
+    int row_blocks, column_blocks, inner;
 
-    __device__ __forceinline__ field(long long rows, long long columns) {
+    __device__ __forceinline__ field(long long rows, long long columns, long long batches) : inner((int)batches) {
         row_blocks = (int)((rows + BM - 1) / BM);
         column_blocks = (int)((columns + BN - 1) / BN);
     }
-    __device__ __forceinline__ void locate(int tile, int &row, int &column) const {
+    __device__ __forceinline__ void locate(int tile, int &row, int &column, matrix &of) const {
+        if constexpr (BATCHES) {
+            const int batch = tile / (row_blocks * column_blocks);
+            tile -= batch * row_blocks * column_blocks;
+            of = {batch % inner, batch / inner};
+        }
         if constexpr (KEPT) {
             row = tile / COLUMN_BLOCKS * BM;
             column = tile % COLUMN_BLOCKS * BN;
@@ -135,35 +145,42 @@ __device__ __forceinline__ void bring_dealt(unsigned to, const tensor_map &map, 
                  : "memory");
 }
 
+// A box of the matrix that a batch has; MATRICES tells how its number follows from that of the batch.
+template <int MATRICES>
+__device__ __forceinline__ void bring_of(unsigned to, const tensor_map &map, int x, int y, matrix of, unsigned barrier) {
+    if constexpr (MATRICES) bring(to, map, x, y, MATRICES & INNER ? of.inner : 0, MATRICES & OUTER ? of.outer : 0, barrier);
+    else bring(to, map, x, y, barrier);
+}
+
 // Fetches LINES lines of an operand from `line` on, at `depth`; elements beyond the operand are zero. Lines across the
 // depth come in panels.
-template <bool ACROSS, int LINES>
-__device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, int line, int depth, unsigned barrier) {
+template <bool ACROSS, int LINES, int MATRICES>
+__device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, int line, int depth, matrix of, unsigned barrier) {
     if constexpr (ACROSS) {
         constexpr int width = LINES * ELEMENT < 128 ? LINES : 128 / ELEMENT;
 #pragma unroll
         for (int panel = 0; panel < LINES / width; panel++)
-            bring(to + panel * DEPTH * width * ELEMENT, map, line + panel * width, depth, barrier);
+            bring_of<MATRICES>(to + panel * DEPTH * width * ELEMENT, map, line + panel * width, depth, of, barrier);
     } else {
-        bring(to, map, depth, line, barrier);
+        bring_of<MATRICES>(to, map, depth, line, of, barrier);
     }
 }
 
 // `column` counts those of whole tiles; each group of channels has columns of its own, whose lines follow those of the one before.
-__device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map, int column, int depth, unsigned barrier) {
+__device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map, int column, int depth, matrix of, unsigned barrier) {
     if constexpr (CHANNEL_GROUPS > 1) {
         const int first = column / GROUP_COLUMNS * GROUP_LINES, own = column % GROUP_COLUMNS;
         column = B_ACROSS ? own : first + own;
         depth += B_ACROSS ? first : 0;
     }
     if constexpr (DEALT) bring_dealt(to, map, depth, column, barrier);
-    else bring_lines<B_ACROSS, BN>(to, map, column, depth, barrier);
+    else bring_lines<B_ACROSS, BN, B_MATRICES>(to, map, column, depth, of, barrier);
 }
 
 // The part of B of a stage, which is announced with that of A.
-__device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step) {
+__device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step, matrix of) {
     expect(p.full(), ARRIVING);
-    if constexpr (!KEPT) bring_columns(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
+    if constexpr (!KEPT) bring_columns(p.memory() + A_BYTES, map, column, step * DEPTH, of, p.full());
 }
 
 // Where a step of B begins. A patch's steps are slices of a tap's channels, of which the last may have fewer: its patch has zeros beyond
@@ -179,51 +196,54 @@ __device__ __forceinline__ void bring_kept(place next, const tensor_map &map, in
     expect(shared_memory() + KEPT_FULL_AT, KEPT * B_BYTES);
 #pragma unroll 1
     for (int s = 0; s < KEPT; s++)
-        bring_columns(shared_memory() + KEPT_AT + s * B_BYTES, map, column, depth_of(s), shared_memory() + KEPT_FULL_AT);
+        bring_columns(shared_memory() + KEPT_AT + s * B_BYTES, map, column, depth_of(s), {0, 0}, shared_memory() + KEPT_FULL_AT);
 }
 
 // The tiles of A that is a matrix.
 struct matrix_tiles {
     const tensor_map &map;
     int row;
+    matrix of;
 
-    __device__ __forceinline__ matrix_tiles(const tensor_map &a) : map(a), row(0) {
+    __device__ __forceinline__ matrix_tiles(const tensor_map &a) : map(a), row(0), of{0, 0} {
     }
-    __device__ __forceinline__ void start(int first, int column) {
+    __device__ __forceinline__ void start(int first, int column, matrix batch) {
         row = first;
+        of = batch;
     }
     __device__ __forceinline__ void bring(unsigned to, int step, unsigned barrier) const {
-        bring_lines<A_ACROSS, BM>(to, map, row, step * DEPTH, barrier);
+        bring_lines<A_ACROSS, BM, A_MATRICES>(to, map, row, step * DEPTH, of, barrier);
     }
 };
 
-// If B is constant, its parts of the first steps are fetched before the wait for the preceding kernels.
+// If B is constant, its parts of the first steps are fetched before the wait for the preceding kernels. Batches are those of `inner`.
 template <class A>
 __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, long long rows, long long columns,
-                                        long long depth) {
+                                        long long depth, long long inner) {
     const int steps = steps_of(depth);
-    const field all(rows, columns);
+    const field all(rows, columns, inner);
+    matrix of = {0, 0};
     const bool leads = threadIdx.x == CONSUMERS;
     const int first = first_of_block(), early = EARLY && first < tiles ? min(steps, (int)STAGES) : 0;
     int row, column, kept = -1;
     if (leads && early > 0) {
-        all.locate(first, row, column);
+        all.locate(first, row, column, of);
         place p = {0, 0};
         if constexpr (KEPT) bring_kept(p, b, kept = column);
         for (int s = 0; s < early; s++, p.advance())
-            bring_b(p, b, column, s);
+            bring_b(p, b, column, s, of);
     }
     if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (!leads) return;
     place p = {0, 0};
     for (int tile = first; tile < tiles; tile += stride()) {
-        all.locate(tile, row, column);
-        a.start(row, column);
+        all.locate(tile, row, column, of);
+        a.start(row, column, of);
         if (KEPT && column != kept) bring_kept(p, b, kept = column);
         for (int s = 0; s < steps; s++, p.advance()) {
             if (tile != first || s >= early) {
                 wait(p.empty(), p.parity ^ 1); // returns at once for a stage that was never filled
-                bring_b(p, b, column, s);
+                bring_b(p, b, column, s, of);
             }
             a.bring(p.memory(), s, p.full());
         }

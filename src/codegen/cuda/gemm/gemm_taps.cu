@@ -15,7 +15,7 @@ struct window_tiles {
     __device__ __forceinline__ long long windows(long long images) const {
         return images * out_planes * out_rows * out_columns;
     }
-    __device__ __forceinline__ void start(int first, int column) {
+    __device__ __forceinline__ void start(int first, int column, matrix) {
         const int row = first / out_columns, plane = row / out_rows;
         image = plane / out_planes;
         x = (first - row * out_columns) * STRIDE_X + LOWER_X;

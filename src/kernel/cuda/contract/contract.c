@@ -15,7 +15,6 @@
 #include <math.h>
 
 #include "kernel/affine.h"
-#include "kernel/cuda/contract/contract_maps.h"
 
 enum { MOST_VECTOR = 16 }; /* bytes per access */
 
@@ -76,10 +75,10 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
 }
 
 /* Sets up the cost model; returns the problem at the sizes c->at. */
-static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s, ig_x batch) {
+static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s) {
     struct ig_contract *c = s->c;
     struct ig_cuda_problem *p = IG_NEW(s->k->job, struct ig_cuda_problem);
-    *p = (struct ig_cuda_problem){.batch = ig_sizes_guess(c->at, s->batch),
+    *p = (struct ig_cuda_problem){.batch = ig_sizes_guess(c->at, s->batches.count),
                                   .rows = ig_sizes_guess(c->at, s->rows),
                                   .columns = ig_sizes_guess(c->at, c->columns),
                                   .depth = ig_sizes_guess(c->at, c->depth),
@@ -94,9 +93,10 @@ static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s, ig_x 
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = ig_cuda_contract_is_heavy(c),
                                   .issue = ig_cuda_contract_issue(c),
-                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, s->batch),
-                                  .boxed = ig_cuda_find_columns_apart(c, &s->b, s->batch, batch, &s->columns_apart),
+                                  .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, &s->batches),
+                                  .boxed = ig_cuda_find_columns_apart(c, &s->b, &s->batches, &s->columns_apart),
                                   .twin = c->has_twin,
+                                  .single = ig_contract_const(c, s->batches.count, 0) == 1,
                                   .fixed =
                                       ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
     if (s->a.kind == IG_CUDA_WINDOWS) {
@@ -104,7 +104,7 @@ static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s, ig_x 
         p->height = ig_sizes_guess(c->at, ig_cuda_size_along(c, ig_contract_out(c), 1));
         p->width = ig_sizes_guess(c->at, ig_cuda_size_along(c, ig_contract_out(c), 2));
     }
-    c->kernel->model = (struct ig_kernel_model){{s->batch, s->rows, c->columns, c->depth}, p, cost};
+    c->kernel->model = (struct ig_kernel_model){{s->batches.count, s->rows, c->columns, c->depth}, p, cost};
     return p;
 }
 
@@ -127,9 +127,8 @@ static bool is_twin_alike(struct ig_cuda_product *s) {
 static int find_candidates(struct ig_cuda_product *s, struct ig_cuda_gemm *out) {
     struct ig_contract *c = s->c;
     s->rows = ig_cuda_rows(c);
-    s->batch = ig_cuda_batch(c);
-    ig_x batch = ig_contract_const(c, s->batch, 0) == 1 ? num(s, 0) : ig_x_free_var(c->k, s->batch);
-    find_operands(s, batch);
+    s->batches = ig_cuda_batches(c);
+    find_operands(s, s->batches.at);
     if (c->has_twin && !is_twin_alike(s)) return 0;
     struct ig_cuda_gemm like = *s->g;
     like.a = s->a.kind;
@@ -139,7 +138,7 @@ static int find_candidates(struct ig_cuda_product *s, struct ig_cuda_gemm *out) 
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
     if (s->a.kind == IG_CUDA_WINDOWS) ig_cuda_describe_windows(c, &like, &s->a);
-    return ig_cuda_gemm_candidates(make_model(s, batch), &like, IG_CONTRACT_MOST_CHOICES, out);
+    return ig_cuda_gemm_candidates(make_model(s), &like, IG_CONTRACT_MOST_CHOICES, out);
 }
 
 double ig_cuda_contract_gemm_time(struct ig_contract *c) {
@@ -246,10 +245,10 @@ static void make_buffers(struct ig_cuda_product *s) {
         g->dealt = g->b == IG_CUDA_ALONG && ig_product_vector(s) == IG_CUDA_OWN_COLUMNS &&
                    ig_dim_divides(s->k->dims, constant(s, IG_DEALT_LINES), s->c->columns);
         kernel->lasting = 1;
-        ig_cuda_map_operands(s->c, g, &s->a, &s->b, s->rows);
+        ig_cuda_map_operands(s->c, g, &s->a, &s->b, &s->batches, s->rows);
     }
     if (ig_cuda_gemm_streams_boxes(g))
-        ig_cuda_map_columns(s->c, g, &s->b, g->twin ? &s->twin : &s->b, s->batch, s->columns_apart);
+        ig_cuda_map_columns(s->c, g, &s->b, g->twin ? &s->twin : &s->b, s->batches.count, s->columns_apart);
     kernel->gemm = g;
     kernel->threads = ig_cuda_gemm_threads(g);
     kernel->shared_bytes = ig_cuda_gemm_shared(g);
@@ -406,6 +405,14 @@ static void emit_filled(struct ig_cuda_product *s, struct ig_stmt *body) {
 
 /* ---- Epilogue ---------------------------------------------------------------------------------------------------- */
 
+/* The element's number in the output: the groups of a convolution lie within a row, the batches of a matrix product do not. */
+static ig_x linear(struct ig_cuda_product *s, ig_x m, ig_x column) {
+    struct ig_loops *k = s->k;
+    ig_dim columns = s->c->columns, line = s->c->spatial ? ig_dim_mul(k->dims, s->batches.count, columns) : columns;
+    ig_dim apart = s->c->spatial ? columns : ig_dim_mul(k->dims, s->rows, columns);
+    return ig_x_add(k, ig_x_mul(k, m, dim(s, line)), ig_x_add(k, ig_x_mul(k, s->at, dim(s, apart)), column));
+}
+
 /* Columns beyond the last are computed like the last ones and not stored, so that loads need not wait for comparisons. */
 void ig_product_emit_columns(struct ig_cuda_product *s, struct ig_stmt *body, ig_x m, ig_x column, int vector,
                              ig_x at) {
@@ -418,8 +425,7 @@ void ig_product_emit_columns(struct ig_cuda_product *s, struct ig_stmt *body, ig
     }
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);
     column = ig_x_add(k, column, j);
-    ig_x group = ig_x_mul(k, s->at, dim(s, c->columns)), all = dim(s, ig_dim_mul(k->dims, s->batch, c->columns));
-    if (c->spatial || c->ahead) c->linear = ig_x_add(k, ig_x_mul(k, m, all), ig_x_add(k, group, column));
+    if (c->spatial || c->ahead) c->linear = linear(s, m, column);
     ig_cuda_locate(c, s->at, m, &b, &m);
     ig_contract_position(c, b, m, column, c->position);
     if (s->g->twin) c->twin_at = ig_x_add(k, ig_x_add(k, at, j), num(s, s->g->bn));
@@ -513,19 +519,23 @@ static void locate_in_rows(struct ig_cuda_product *s, ig_x tile) {
     s->first_row = ig_x_mul(k, ig_x_div(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bm));
 }
 
-/* With a producer, tiles are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */
+/* With a producer, the tiles of a batch are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */
 static void locate_in_bands(struct ig_cuda_product *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
     ig_dim before = ig_dim_sub(dims, ig_dim_ceil_div(dims, row_blocks, constant(s, IG_CUDA_BAND)), constant(s, 1));
     ig_dim last = ig_dim_sub(dims, row_blocks, ig_dim_mul(dims, before, constant(s, IG_CUDA_BAND)));
     ig_x whole = ig_x_mul(k, dim(s, column_blocks), num(s, IG_CUDA_BAND)), rest;
+    s->at = num(s, 0);
+    if (!s->c->spatial && ig_contract_const(s->c, s->batches.count, 0) != 1) {
+        s->at = tile;
+        tile = ig_x_split_off(k, &s->at, ig_dim_mul(dims, row_blocks, column_blocks));
+    }
     ig_x band = ig_x_div(k, tile, whole), within = ig_x_mod(k, tile, whole);
     ig_x is_full = ig_x_less(k, band, dim(s, before));
     ig_x column = divide_by_height(s, within, is_full, ig_dim_max(dims, last, constant(s, 1)), column_blocks, &rest);
     s->first_row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, band, num(s, IG_CUDA_BAND)), rest), num(s, s->g->bm));
     s->first_column = ig_x_mul(k, column, num(s, s->g->bn));
-    s->at = num(s, 0);
 }
 
 enum axis { COLUMN, ROW, MATRIX };
@@ -556,9 +566,9 @@ static void order_axes(struct ig_cuda_product *s, const ig_dim *counts, int last
 }
 
 static void locate(struct ig_cuda_product *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
-    ig_dim counts[] = {column_blocks, row_blocks, s->batch};
+    ig_dim counts[] = {column_blocks, row_blocks, s->batches.count};
     ig_x at[] = {num(s, 0), num(s, 0), num(s, 0)};
-    int last = ig_contract_const(s->c, s->batch, 0) == 1 ? ROW : MATRIX;
+    int last = ig_contract_const(s->c, s->batches.count, 0) == 1 ? ROW : MATRIX;
     enum axis order[MATRIX + 1];
     order_axes(s, counts, last, order);
     for (int i = 0; i < last; i++)
@@ -589,7 +599,7 @@ static void emit(struct ig_cuda_product *s) {
     struct ig_dims *dims = k->dims;
     ig_dim row_blocks = blocks_of_rows(s);
     ig_dim column_blocks = ig_dim_ceil_div(dims, c->columns, constant(s, s->g->bn));
-    ig_dim blocks = ig_dim_mul(dims, s->batch, ig_dim_mul(dims, row_blocks, column_blocks));
+    ig_dim blocks = ig_dim_mul(dims, s->batches.count, ig_dim_mul(dims, row_blocks, column_blocks));
     c->kernel->tiles = ig_dim_mul(dims, blocks, constant(s, s->g->split));
     ig_x tile, rest;
     struct ig_stmt *body = loop(s, NULL, IG_FOR_TILE, dim(s, c->kernel->tiles), &tile);

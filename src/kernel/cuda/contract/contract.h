@@ -114,6 +114,7 @@ struct ig_cuda_problem {
     bool boxed;            /* it can fetch B of all batches as one matrix */
     bool twin;             /* two products of the same A: only `direct` does both, if it can */
     bool fixed;            /* columns and depth are constants */
+    bool single;           /* there is one batch, whatever the sizes */
 };
 /* Chooses tiles, warps, stages and splits for a problem: at most `most` descriptions that otherwise equal *gemm, best
  * by the cost model first. All are correct, so a tuner may measure them. Returns how many. */

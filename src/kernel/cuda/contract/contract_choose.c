@@ -289,7 +289,8 @@ static double patch_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
 /* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
  * better. Of groups that take turns, one's epilogue and waits overlap with the other's products, which they slow down. */
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
+    int64_t tiles = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn);
+    int64_t each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double area = (double)g->bm * g->bn, bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
     double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
     double rate = !g->turns ? 3750 : g->bm == 64 ? 4950 : 3910;
@@ -494,7 +495,9 @@ static bool fit_producer(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g
     g->kept = keeps ? (int)ceil_div(p->depth, g->bk) : 0;
     if (g->patch[0] && ig_cuda_gemm_patch_pixel(g) > IG_PATCH_PIXEL)
         g->kept = g->taps[1] * g->taps[2] * ig_cuda_gemm_patch_slices(g);
-    if (keeps && (!p->fixed || ceil_div(p->columns, g->bn) > MOST_KEPT_BLOCKS || p->depth > 16384)) return false;
+    if (keeps && (!p->fixed || (!g->patch[0] && !p->single) || ceil_div(p->columns, g->bn) > MOST_KEPT_BLOCKS ||
+                  p->depth > 16384))
+        return false;
     g->stages = MOST_PRODUCER_STAGES;
     while (g->stages > FEWEST && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
         g->stages--;

@@ -7,9 +7,59 @@ static int64_t known(struct ig_contract *c, ig_dim d) {
     return ig_contract_const(c, d, 0);
 }
 
+static bool is_one(struct ig_contract *c, ig_dim d) {
+    return known(c, d) == 1;
+}
+
+static bool is_zero(struct ig_contract *c, ig_dim d) {
+    return ig_contract_const(c, d, 1) == 0;
+}
+
 bool ig_cuda_begins_buffer(struct ig_contract *c, const struct ig_cuda_source *from) {
     const struct ig_x_node *n = ig_x_look(c->k, from->base);
     return n->kind == IG_X_INT && n->i == 0;
+}
+
+/* ---- Batches ------------------------------------------------------------------------------------------------------ */
+
+static ig_x along(struct ig_contract *c, ig_dim count) {
+    return is_one(c, count) ? ig_contract_int(c, 0) : ig_x_free_var(c->k, count);
+}
+
+struct ig_cuda_batches ig_cuda_batches(struct ig_contract *c) {
+    struct ig_dims *dims = c->k->dims;
+    ig_dim one = ig_contract_as_dim(c, 1);
+    struct ig_cuda_batches b = {.count = ig_cuda_batch(c), .inner = ig_cuda_batch(c), .outer = one};
+    const struct ig_type *out = ig_contract_out(c);
+    if (!c->spatial && !is_one(c, b.count)) {
+        b.inner = out->dim[out->rank - 3];
+        b.outer = ig_dim_product(dims, out->dim, out->rank - 3);
+    }
+    b.at_inner = along(c, b.inner);
+    b.at_outer = along(c, b.outer);
+    b.at = ig_x_add(c->k, ig_x_mul(c->k, b.at_outer, ig_contract_dim(c, b.inner)), b.at_inner);
+    return b;
+}
+
+/* Is it positive, so that the copy engine can take it for a distance? */
+static bool is_positive(struct ig_contract *c, ig_dim d) {
+    int64_t lo, hi;
+    ig_dim_range(c->k->dims, d, &lo, &hi);
+    return lo > 0;
+}
+
+bool ig_cuda_find_matrices(struct ig_contract *c, const struct ig_cuda_source *from,
+                           const struct ig_cuda_batches *batches, struct ig_cuda_matrices *out) {
+    struct ig_affine base;
+    ig_dim zero = ig_contract_as_dim(c, 0);
+    ig_affine_of(c->k, from->base, &base);
+    *out = (struct ig_cuda_matrices){base.constant, {zero, zero}};
+    for (int i = 0; i < base.count; i++) {
+        bool inner = base.term[i].atom == batches->at_inner, outer = base.term[i].atom == batches->at_outer;
+        if ((!inner && !outer) || !is_positive(c, base.term[i].factor)) return false;
+        out->apart[outer] = base.term[i].factor;
+    }
+    return is_zero(c, base.constant) || is_positive(c, base.constant);
 }
 
 /* ---- Windows ------------------------------------------------------------------------------------------------------ */
@@ -100,30 +150,33 @@ int ig_cuda_patch_slice(struct ig_contract *c, const struct ig_cuda_gemm *g, con
 /* ---- Matrices ----------------------------------------------------------------------------------------------------- */
 
 bool ig_cuda_can_map(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
-                     const struct ig_cuda_source *b, ig_dim batch) {
+                     const struct ig_cuda_source *b, const struct ig_cuda_batches *batches) {
     const struct ig_cuda_source *sources[] = {a, b};
+    struct ig_cuda_matrices matrices;
     int64_t lo, hi;
     ig_dim_range(c->k->dims, c->depth, &lo, &hi);
-    if (lo < 1 || known(c, batch) != 1) return false;
+    if (lo < 1 || (c->spatial && !is_one(c, batches->count))) return false;
     for (int i = 0; i < 2; i++) {
         const struct ig_cuda_source *from = sources[i];
         bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && can_map_windows(c, g, a);
         if (!windows && from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
-        if (from->copy != 16 || !ig_cuda_begins_buffer(c, from)) return false;
+        if (from->copy != 16 || !ig_cuda_find_matrices(c, from, batches, &matrices)) return false;
+        if (windows && !ig_cuda_begins_buffer(c, from)) return false;
     }
     return true;
 }
 
-bool ig_cuda_find_columns_apart(struct ig_contract *c, const struct ig_cuda_source *b, ig_dim batches, ig_x batch,
-                                ig_dim *out_apart) {
-    struct ig_affine base;
-    ig_dim zero = ig_dim_const(c->k->dims, 0);
-    if (b->kind != IG_CUDA_ALONG || known(c, batches) < 1) return false;
-    ig_affine_of(c->k, b->base, &base);
-    if (base.constant != zero || base.count > 1) return false;
-    *out_apart = base.count ? c->columns : zero;
-    ig_dim apart = ig_dim_mul(c->k->dims, c->columns, b->ld);
-    return base.count == 0 || (base.term[0].atom == batch && base.term[0].factor == apart);
+bool ig_cuda_find_columns_apart(struct ig_contract *c, const struct ig_cuda_source *b,
+                                const struct ig_cuda_batches *batches, ig_dim *out_apart) {
+    struct ig_dims *dims = c->k->dims;
+    struct ig_cuda_matrices m;
+    if (b->kind != IG_CUDA_ALONG || known(c, batches->count) < 1) return false;
+    if (!ig_cuda_find_matrices(c, b, batches, &m) || !is_zero(c, m.begin)) return false;
+    bool shared = ig_cuda_begins_buffer(c, b);
+    *out_apart = shared ? m.begin : c->columns;
+    ig_dim apart = ig_dim_mul(dims, c->columns, b->ld), all = ig_dim_mul(dims, apart, batches->inner);
+    return shared ||
+           ((is_one(c, batches->inner) || m.apart[0] == apart) && (is_one(c, batches->outer) || m.apart[1] == all));
 }
 
 /* ---- Maps --------------------------------------------------------------------------------------------------------- */
@@ -172,12 +225,39 @@ static struct ig_tensor_map map_of_windows(struct ig_contract *c, const struct i
     return map;
 }
 
-void ig_cuda_map_operands(struct ig_contract *c, const struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
-                          const struct ig_cuda_source *b, ig_dim rows) {
+/* Of several matrices, or of one that does not begin where its buffer does; returns which those of a batch are. */
+static int place_matrices(struct ig_contract *c, const struct ig_cuda_source *from,
+                          const struct ig_cuda_batches *batches, struct ig_tensor_map *map) {
+    static const int axes[] = {IG_CUDA_INNER, IG_CUDA_OUTER};
+    const ig_dim counts[] = {batches->inner, batches->outer};
+    struct ig_cuda_matrices m;
+    int which = IG_CUDA_MATRICES;
+    if (ig_cuda_begins_buffer(c, from)) return 0;
+    IG_ASSERT(c->k->job, ig_cuda_find_matrices(c, from, batches, &m));
+    map->matrices = 1;
+    map->begin = ig_loops_dim(c->k, m.begin);
+    for (int i = 0; i < 2; i++) {
+        bool many = !is_zero(c, m.apart[i]);
+        which |= many ? axes[i] : 0;
+        map->counts[i] = ig_loops_dim(c->k, many ? counts[i] : ig_contract_as_dim(c, 1));
+        map->apart[i] = ig_loops_dim(c->k, many ? m.apart[i] : from->ld);
+    }
+    return which;
+}
+
+void ig_cuda_map_operands(struct ig_contract *c, struct ig_cuda_gemm *g, const struct ig_cuda_source *a,
+                          const struct ig_cuda_source *b, const struct ig_cuda_batches *batches, ig_dim rows) {
     struct ig_kernel *kernel = c->kernel;
     kernel->n_maps = 2;
     kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(c, g, a) : map_of(c, g, a, rows, g->bm);
     kernel->maps[1] = map_of(c, g, b, c->columns, g->bn);
+    if (!c->spatial) {
+        g->a_matrices = place_matrices(c, a, batches, &kernel->maps[0]);
+        g->b_matrices = place_matrices(c, b, batches, &kernel->maps[1]);
+        g->batches = !is_one(c, batches->count);
+        g->inner = g->batches ? ig_loops_dim(c->k, batches->inner) : 0;
+    }
+    g->dealt = g->dealt && !g->b_matrices;
     kernel->maps[1].dealt = g->dealt;
 }
 

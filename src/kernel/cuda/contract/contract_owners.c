@@ -161,7 +161,7 @@ static void emit_ahead(struct ig_cuda_product *s, struct ig_stmt *body, ig_x war
         if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns))
             column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, c->columns, constant(s, vector))));
         column = ig_x_add(k, ig_x_mul(k, s->at, dim(s, c->columns)), column);
-        ig_x from = ig_x_add(k, ig_x_mul(k, p.row, dim(s, ig_dim_mul(k->dims, s->batch, c->columns))), column);
+        ig_x from = ig_x_add(k, ig_x_mul(k, p.row, dim(s, ig_dim_mul(k->dims, s->batches.count, c->columns))), column);
         const struct ig_call_arg args[] = {{ahead[v], number_of_piece(s, &p)}, {c->lower.buffer_of[v], from}};
         ig_s_call(k, loops, ig_format(k->job, "ig_copy_%d", bytes), args, 2);
     }
@@ -178,9 +178,8 @@ static const char *start_of(struct ig_cuda_product *s) {
     c->begun = begun;
     s->g->begun = true;
     ig_x left = s->g->whole_columns ? num(s, s->g->bn) : ig_x_sub(k, dim(s, c->columns), s->first_column);
-    ig_x first = ig_x_add(k, ig_x_mul(k, s->at, dim(s, c->columns)), s->first_column);
-    return ig_format(k->job, ", %s + @%u, @%u", k->buffers.at[c->lower.buffer_of[start]].name, (unsigned)first,
-                     (unsigned)left);
+    return ig_format(k->job, ", %s + @%u, @%u", k->buffers.at[c->lower.buffer_of[start]].name,
+                     (unsigned)s->first_column, (unsigned)left);
 }
 
 void ig_product_emit_owners(struct ig_cuda_product *s, struct ig_stmt *body, ig_x tile) {

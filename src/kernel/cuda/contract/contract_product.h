@@ -6,16 +6,17 @@
 #ifndef IG_KERNEL_CUDA_CONTRACT_PRODUCT_H
 #define IG_KERNEL_CUDA_CONTRACT_PRODUCT_H
 
-#include "kernel/cuda/contract/contract.h"
+#include "kernel/cuda/contract/contract_maps.h"
 
 struct ig_cuda_product {
     struct ig_contract *c;
     struct ig_loops *k;
     struct ig_cuda_gemm *g;
     struct ig_cuda_source a, b, twin;
-    struct ig_cuda_scales scales;      /* of matmul_scaled */
-    ig_dim rows, batch, columns_apart; /* `boxed`: columns of B from one batch to the next */
-    int tile;                          /* buffer of sums */
+    struct ig_cuda_scales scales; /* of matmul_scaled */
+    struct ig_cuda_batches batches;
+    ig_dim rows, columns_apart; /* `boxed`: columns of B from one batch to the next */
+    int tile;                   /* buffer of sums */
     int list;
     int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
     /* Variables of the tile being emitted. */

@@ -18,7 +18,8 @@ static void emit_operands(struct ig_cuda_product *s, struct ig_stmt *body) {
     const int vector = ig_product_epilogue_vector(s), across = s->g->bn / vector, rows = ig_product_only_rows(s);
     int *ahead = IG_NEW_ARRAY(k->job, int, c->graph->values.count);
     if (rows == 0 || rows * across > ig_cuda_gemm_threads(s->g) || s->g->twin ||
-        ig_contract_const(c, s->batch, 0) != 1 || !ig_dim_divides(k->dims, ig_contract_as_dim(c, s->g->bn), c->columns))
+        ig_contract_const(c, s->batches.count, 0) != 1 ||
+        !ig_dim_divides(k->dims, ig_contract_as_dim(c, s->g->bn), c->columns))
         return;
     for (uint32_t v = 0; v < c->graph->values.count; v++)
         ahead[v] = -1;

@@ -62,6 +62,9 @@ enum ig_cuda_operand {
     IG_CUDA_FILLED,
 };
 
+/* The matrices of an operand, along two axes: those of batches may differ along each. */
+enum { IG_CUDA_MATRICES = 1, IG_CUDA_INNER = 2, IG_CUDA_OUTER = 4 };
+
 struct ig_cuda_gemm {
     enum ig_cuda_math math;
     enum ingot_dtype a_type, b_type; /* of the operands; they differ in I8 and F8 only */
@@ -129,6 +132,11 @@ struct ig_cuda_gemm {
      * patch for each of the places that taps have from one to the next. If pixels are of 16 bytes, half of bk, two taps side by side
      * are a step of B. */
     int patch[2];
+    /* producer: there are several batches, and dim `inner` counts the inner ones; which matrix of an operand a batch has, IG_CUDA_MATRICES
+     * and along which axes its number is that of the batch; 0: the one that begins where its buffer does. */
+    bool batches;
+    uint32_t inner;
+    int a_matrices, b_matrices;
     /* With patches, else 0: groups of the channels, one after the other in the image and in B, and the columns of each; a tile has some
      * of one, and `column_blocks` counts those of all. */
     int groups, group_columns;
