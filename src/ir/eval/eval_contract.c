@@ -145,11 +145,12 @@ static void matmul_batches(struct ig_eval *ev, struct matmul *m, const struct ig
 }
 
 IG_EVAL(matmul) {
-    int64_t packed = ig_attr_int(graph, node, IG_ATTR_packed);
+    int64_t how = ig_attr_int(graph, node, IG_ATTR_packed), packed = how > 0 ? how : 0;
     const struct ig_view *a = &in[0], *b = &in[1];
     if (a->rank < 2 || b->rank < 2 || (packed && b->rank != 3 && b->rank != 4))
         ig_eval_raise(ev, "ranks %d and %d", a->rank, b->rank);
-    int64_t m = a->dims[a->rank - 2], k = a->dims[a->rank - 1], together = packed && b->rank == 4 ? b->dims[3] : 1;
+    int64_t m = a->dims[a->rank - 2], line = a->dims[a->rank - 1], k = how < 0 ? line + how : line;
+    int64_t together = packed && b->rank == 4 ? b->dims[3] : 1;
     int64_t n = packed ? ig_attr_int(graph, node, IG_ATTR_n) : b->dims[b->rank - 1];
     int64_t depth = packed ? b->dims[1] : b->dims[b->rank - 2];
     if (together < 1 || depth != (k + together - 1) / together ||
@@ -164,7 +165,8 @@ IG_EVAL(matmul) {
         dims[i] = dims_a[i] = dims_b[i] = da == 1 ? db : da;
     }
     dims[rank - 2] = dims_a[rank - 2] = m;
-    dims_a[rank - 1] = dims_b[rank - 2] = k;
+    dims_a[rank - 1] = line;
+    dims_b[rank - 2] = k;
     dims[rank - 1] = dims_b[rank - 1] = n;
     struct ig_view whole_a = ig_view_broadcast(ev, a, rank, dims_a);
     struct ig_view whole_b = packed ? *b : ig_view_broadcast(ev, b, rank, dims_b);

@@ -77,17 +77,22 @@ static void matmul_packed(struct ig_infer *x, int64_t width) {
     x->out[0].dim[a->rank - 1] = ig_dim_const(x->dims, n);
 }
 
+enum { MOST_FILLED = 64 };
+
 void ig_infer_matmul(struct ig_infer *x) {
     const struct ig_type *a = ig_infer_in(x, 0), *b = ig_infer_in(x, 1);
     enum ingot_dtype acc = accumulator(x);
-    int64_t width = packed_width(x);
+    int64_t packed = ig_infer_int(x, IG_ATTR_packed), filled = packed < 0 ? -packed : 0;
+    int64_t width = packed < 0 ? 0 : packed_width(x);
     ig_dim one = ig_dim_const(x->dims, 1);
+    if (packed < -MOST_FILLED) ig_infer_fail(x, "lines that are filled up by %lld elements", (long long)filled);
     if (a->rank < 2 || b->rank < 2) ig_infer_fail(x, "both operands must be of rank 2 or more");
     if (width > 0) {
         matmul_packed(x, width);
     } else {
         int rank = a->rank > b->rank ? a->rank : b->rank;
-        ig_infer_unify(x, a->dim[a->rank - 1], b->dim[b->rank - 2], "inner dims");
+        ig_dim depth = ig_dim_add(x->dims, b->dim[b->rank - 2], ig_dim_const(x->dims, filled));
+        ig_infer_unify(x, a->dim[a->rank - 1], depth, "inner dims");
         x->out[0].rank = rank;
         for (int i = 0; i < rank - 2; i++) {
             int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);

@@ -127,6 +127,11 @@ static inline const struct ig_type *ig_contract_in(const struct ig_contract *c, 
 static inline const struct ig_type *ig_contract_out(const struct ig_contract *c) {
     return ig_type_of(c->graph, c->node.out);
 }
+/* The zeros that lines of a product's first operand have beyond the depth (ops.def). */
+static inline int64_t ig_contract_filled(const struct ig_contract *c) {
+    int64_t packed = c->node.op == IG_OP_matmul ? ig_contract_attr_int(c, IG_ATTR_packed) : 0;
+    return packed < 0 ? -packed : 0;
+}
 /* Are the weights those of groups, without panels (ops.def)? */
 static inline bool ig_contract_without_panels(const struct ig_contract *c) {
     return c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1 &&

@@ -66,6 +66,7 @@ void ig_matmul_init(struct ig_contract *c) {
     if (c->node.op == IG_OP_matmul && ig_contract_attr_int(c, IG_ATTR_packed) == 0 && !c->has_twin) interleave(c);
     c->merged = (!c->scaled && ig_contract_attr_int(c, IG_ATTR_packed) > 0) || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
+    c->depth = ig_dim_sub(dims, c->depth, ig_contract_as_dim(c, ig_contract_filled(c)));
     c->padded = ig_contract_rounded(c, c->depth);
     c->columns = out->dim[out->rank - 1];
     int outer = out->rank - 2;
@@ -96,7 +97,7 @@ static void batch_index(struct ig_contract *c, const struct ig_type *operand, co
     }
 }
 
-/* Is A dense, with merged rows? Then row m begins at m * depth, whatever the axes. */
+/* Is A dense, with merged rows? Then row m begins at m times the elements of a line, whatever the axes. */
 static bool is_dense(const struct ig_contract *c) {
     const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
     if (!c->lower.is_input[c->node.in[0]] || !c->merged) return false;
@@ -109,7 +110,7 @@ ig_x ig_matmul_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
     const struct ig_type *a = ig_contract_in(c, 0);
     ig_x at = ig_contract_depth_at(c, depth);
     if (is_dense(c)) {
-        ig_x position = ig_x_add(k, ig_x_mul(k, m, ig_contract_dim(c, c->depth)), at);
+        ig_x position = ig_x_add(k, ig_x_mul(k, m, ig_contract_dim(c, a->dim[a->rank - 1])), at);
         return ig_x_load(k, c->lower.buffer_of[c->node.in[0]], position);
     }
     ig_x row[INGOT_MAX_RANK], index[INGOT_MAX_RANK];

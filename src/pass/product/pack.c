@@ -20,6 +20,8 @@
  *             steps are together on CPUs as well; and convolutions of many narrow groups on GPUs, which become fewer
  *             (join_groups.c).
  *             Codes of matmul_blocks become real bits, in the order of ir/blocks.h (pack_blocks.c).
+ *             A constant first operand (weights_first.c) gets zeros at the ends of its lines, up to whole loads of the depth, on
+ *             GPUs; `packed` records that, too.
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
@@ -127,10 +129,33 @@ static int64_t panel_width(const struct ig_target *target, int64_t columns) {
     return columns <= MOST_COLUMNS - 8 ? (columns + 7) / 8 * 8 : 0;
 }
 
+/* Does a GPU multiply the operands on its tensor cores? */
+static bool has_tensor_cores(const struct ig_rewriter *rw, const struct ig_node *n) {
+    enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    bool rounded = ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32;
+    return ig_target_is_cuda(rw->options->target) &&
+           (dtype == INGOT_F16 || dtype == INGOT_BF16 || rounded || are_bytes(rw->options->target, dtype));
+}
+
+/* The lines of a constant first operand filled up to whole loads, so that all begin at a multiple of one. */
+static ig_value fill_lines(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    enum { LOAD = 16 /* bytes */ };
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK], lines;
+    if (ig_type_of(g, in[0])->rank != 2 || !is_packable(g, in[0], dims) || !has_tensor_cores(rw, n)) return IG_NO_VALUE;
+    int64_t load = LOAD / (int64_t)ingot_dtype_size(ig_type_of(g, in[0])->dtype), more = (load - dims[1] % load) % load;
+    if (more == 0) return IG_NO_VALUE;
+    ig_value filled[3] = {pad_to_panels(g, in[0], 1, load, &lines), in[1], IG_NO_VALUE};
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    attrs[ig_attr_slot(n->op, IG_ATTR_packed)].i = -more;
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    return ig_build_node(g, n->op, filled, n->n_in, 1, attrs, no_bodies);
+}
+
 static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     int64_t dims[INGOT_MAX_RANK], panels, steps, together = steps_together(rw, g, in[0], in[1]);
-    if (ig_type_of(g, in[1])->rank != 2 || together == 0 || !is_packable(g, in[1], dims)) return IG_NO_VALUE;
+    if (ig_type_of(g, in[1])->rank != 2 || together == 0 || !is_packable(g, in[1], dims)) return fill_lines(rw, n, in);
     int64_t nr = wants_columns(rw, n, dims[0], dims[1]) ? 1 : panel_width(rw->options->target, dims[1]);
     if (nr == 0 || (nr > 1 && nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
     ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
@@ -208,14 +233,6 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     perm[count++] = 2;
     if (together > 1) perm[count++] = 4;
     return ig_view_transpose(g, w, perm);
-}
-
-/* Does a GPU multiply the operands on its tensor cores? */
-static bool has_tensor_cores(const struct ig_rewriter *rw, const struct ig_node *n) {
-    enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
-    bool rounded = ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32;
-    return ig_target_is_cuda(rw->options->target) &&
-           (dtype == INGOT_F16 || dtype == INGOT_BF16 || rounded || are_bytes(rw->options->target, dtype));
 }
 
 static struct ig_attr *with_groups(struct ig_graph *g, const struct ig_node *n, int64_t groups) {

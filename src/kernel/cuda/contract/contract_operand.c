@@ -149,8 +149,9 @@ static bool as_matrix(struct ig_contract *c, const struct address *a, ig_dim lin
     out->ld = by_depth == one ? by_line : by_depth;
     int64_t packed =
         c->scaled ? 0 : ig_contract_attr_int(c, IG_ATTR_packed); /* B is padded with zeros past its last column */
-    ig_dim across = packed > 0 && a->is_b ? constant(c, packed) : lines;
-    ig_dim sizes[2] = {out->ld, by_depth == one ? c->depth : across};
+    ig_dim across = packed > 0 && a->is_b ? constant(c, packed) : lines, along = c->depth;
+    if (!a->is_b) along = ig_dim_add(c->k->dims, along, constant(c, ig_contract_filled(c)));
+    ig_dim sizes[2] = {out->ld, by_depth == one ? along : across};
     out->copy = copy_of(c, &base, IG_NO_X, sizes, 2, element);
     return true;
 }
