@@ -54,15 +54,11 @@ static void print_column(struct printer *p, int first, int64_t s) {
 /* All products of the input column s with the taps of `rows` from number `group` on. */
 static void print_products(struct printer *p, int columns, int group, int64_t s) {
     const struct ig_micro *m = p->m;
-    bool begun = false;
+    ig_text_add(p->text, "        {\n");
+    print_column(p, ROWS * group, s);
     for (int i = 0; i < columns; i++) {
         for (int t = 0; t < m->kw; t++) {
             if (i * m->x_column + t * m->dilation != s) continue;
-            if (!begun) {
-                ig_text_add(p->text, "        {\n");
-                print_column(p, ROWS * group, s);
-            }
-            begun = true;
             for (int v = 0; v < p->vectors; v++) {
                 int64_t at = (group * m->kw + t) * m->w_tap + (int64_t)4 * v * p->lanes;
                 ig_text_printf(p->text, "            %s_dot(c%d_%d, d%d, *(const %s_u *)(w + %lld + 4 * ch));\n",
@@ -70,18 +66,18 @@ static void print_products(struct printer *p, int columns, int group, int64_t s)
             }
         }
     }
-    if (begun) ig_text_add(p->text, "        }\n");
+    ig_text_add(p->text, "        }\n");
 }
 
 static void print_channels(struct printer *p, int columns) {
     const struct ig_micro *m = p->m;
-    int64_t last = (columns - 1) * m->x_column + (m->kw - 1) * m->dilation;
+    int64_t last = ig_c_micro_last_column(m, columns);
     for (int i = 0; i < columns; i++) {
         for (int v = 0; v < p->vectors; v++)
             ig_text_printf(p->text, "        %s_v c%d_%d = none;\n", m->name, i, v);
     }
     for (int g = 0; g < (m->kh + ROWS - 1) / ROWS; g++) {
-        for (int64_t s = 0; s <= last; s++)
+        for (int64_t s = 0; s <= last; s = ig_c_micro_next_column(m, columns, s))
             print_products(p, columns, g, s);
     }
     for (int i = 0; i < columns; i++) {

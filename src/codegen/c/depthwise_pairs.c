@@ -69,27 +69,24 @@ static void print_bytes(const struct ig_micro *m, char name, int group, int firs
 
 /* All products of input column s with the taps of a group of rows. */
 static void print_column(const struct ig_micro *m, int columns, int group, int64_t s, struct ig_text *text) {
-    bool odd = exists(m, group, 1), begun = false;
+    bool odd = exists(m, group, 1);
+    ig_text_add(text, "            {\n");
+    print_bytes(m, 'a', group, 0, s, text);
+    if (odd) print_bytes(m, 'b', group, 1, s, text);
     for (int i = 0; i < columns; i++) {
         for (int64_t t = 0; t < m->kw; t++) {
             if (i * m->x_column + t * m->dilation != s) continue;
-            if (!begun) {
-                ig_text_add(text, "            {\n");
-                print_bytes(m, 'a', group, 0, s, text);
-                if (odd) print_bytes(m, 'b', group, 1, s, text);
-            }
-            begun = true;
             ig_text_printf(text, "                %s_add(c%d, a, e%lld);\n", m->name, i, (long long)t);
             if (odd) ig_text_printf(text, "                %s_add(c%d, b, o%lld);\n", m->name, i, (long long)t);
         }
     }
-    if (begun) ig_text_add(text, "            }\n");
+    ig_text_add(text, "            }\n");
 }
 
 static void print_columns(const struct ig_micro *m, const struct ig_target *target, int columns, struct ig_text *text) {
     const char *n = m->name;
     int lanes = ig_micro_lanes(target, m->dtype);
-    int64_t last = (columns - 1) * m->x_column + (m->kw - 1) * m->dilation;
+    int64_t last = ig_c_micro_last_column(m, columns);
     ig_text_printf(
         text,
         "static __attribute__((noinline)) void %s_%d(const %s_b *x, const %s_b *w, unsigned *c, long channels) "
@@ -101,7 +98,7 @@ static void print_columns(const struct ig_micro *m, const struct ig_target *targ
         ig_text_add(text, "        {\n");
         for (int64_t t = 0; t < m->kw; t++)
             print_weights(m, g, t, text);
-        for (int64_t s = 0; s <= last; s++)
+        for (int64_t s = 0; s <= last; s = ig_c_micro_next_column(m, columns, s))
             print_column(m, columns, g, s, text);
         ig_text_add(text, "        }\n");
     }

@@ -51,33 +51,45 @@ static void print_types(const struct ig_micro *m, int lanes, struct ig_text *tex
         ig_text_printf(text, "typedef %s %s_x%d __attribute__((vector_size(%d)));\n", type, m->name, n, n * size);
 }
 
+int64_t ig_c_micro_last_column(const struct ig_micro *m, int columns) {
+    return (columns - 1) * m->x_column + (m->kw - 1) * m->dilation;
+}
+
+int64_t ig_c_micro_next_column(const struct ig_micro *m, int columns, int64_t s) {
+    int64_t next = ig_c_micro_last_column(m, columns) + 1;
+    for (int c = 0; c < columns; c++) {
+        for (int64_t t = 0; t < m->kw; t++) {
+            int64_t here = c * m->x_column + t * m->dilation;
+            if (here > s && here < next) next = here;
+        }
+    }
+    return next;
+}
+
 /* Its products with the weights of the taps that read it. */
 static void print_products(const struct ig_micro *m, int columns, int lanes, int64_t i, int64_t s,
                            struct ig_text *text) {
-    int64_t last = (columns - 1) * m->x_column + (m->kw - 1) * m->dilation;
-    bool checked = s < m->before || s > last - m->after, begun = false;
+    int64_t last = ig_c_micro_last_column(m, columns);
+    ig_text_add(text, "            ");
+    if (s < m->before || s > last - m->after)
+        ig_text_printf(text, "if (%lld >= first && %lld < end) ", (long long)s, (long long)s);
+    ig_text_add(text, "{\n");
+    if (m->inputs < m->group && m->group < lanes)
+        print_only_column(m, lanes, s, text);
+    else
+        print_column(m, lanes, i, s, text);
     for (int c = 0; c < columns; c++) {
         for (int64_t t = 0; t < m->kw; t++) {
-            if (c * m->x_column + t * m->dilation != s) continue;
-            if (!begun) {
-                ig_text_add(text, "            ");
-                if (checked) ig_text_printf(text, "if (%lld >= first && %lld < end) ", (long long)s, (long long)s);
-                ig_text_add(text, "{\n");
-                if (m->inputs < m->group && m->group < lanes)
-                    print_only_column(m, lanes, s, text);
-                else
-                    print_column(m, lanes, i, s, text);
-            }
-            begun = true;
-            ig_text_printf(text, "                c%d += a * w%lld;\n", c, (long long)t);
+            if (c * m->x_column + t * m->dilation == s)
+                ig_text_printf(text, "                c%d += a * w%lld;\n", c, (long long)t);
         }
     }
-    if (begun) ig_text_add(text, "            }\n");
+    ig_text_add(text, "            }\n");
 }
 
 static void print_columns(const struct ig_micro *m, int columns, int lanes, struct ig_text *text) {
     const char *n = m->name, *h = ig_c_micro_element(m), *reader = ig_c_micro_reader(text->job, m, "u");
-    int64_t last = (columns - 1) * m->x_column + (m->kw - 1) * m->dilation;
+    int64_t last = ig_c_micro_last_column(m, columns);
     ig_text_printf(text,
                    "static __attribute__((noinline)) void %s_%d(const %s_%s *restrict x, long x_row,\n"
                    "    const %s_%s *restrict w, %s_e *restrict c, long kh, long first, long end, long channels) {\n"
@@ -97,7 +109,7 @@ static void print_columns(const struct ig_micro *m, int columns, int lanes, stru
             ig_text_printf(text, "            const %s_v w%lld = %swr + %lld);\n", n, (long long)t, reader,
                            (long long)at);
         }
-        for (int64_t s = 0; s <= last; s++)
+        for (int64_t s = 0; s <= last; s = ig_c_micro_next_column(m, columns, s))
             print_products(m, columns, lanes, i, s, text);
         ig_text_add(text, "            }\n");
     }

@@ -18,6 +18,11 @@ const char *ig_c_micro_element(const struct ig_micro *micro);
 /* The text before an address to read from it: "NAME_load(" or "*(const NAME_<memory> *)(". */
 const char *ig_c_micro_reader(struct ig_job *job, const struct ig_micro *micro, const char *memory);
 
+/* Of windows side by side, GROUPED or DEPTHWISE_DOTS: the last column of x that a tap reads, and the one behind `column`, or one beyond the
+ * last. Between taps that are far apart there may be billions that none reads. */
+int64_t ig_c_micro_last_column(const struct ig_micro *micro, int columns);
+int64_t ig_c_micro_next_column(const struct ig_micro *micro, int columns, int64_t column);
+
 void ig_c_micro_gemm(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_pack(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_interleave(const struct ig_micro *micro, struct ig_text *text);
