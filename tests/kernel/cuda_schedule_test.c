@@ -565,6 +565,36 @@ static void test_divisions(void **state) {
     run_job(check_divisions, NULL);
 }
 
+/* Columns are not kept for an open number of batches, though one is expected. */
+static void check_batches(struct ig_job *job, void *argument) {
+    const int64_t sizes[3] = {-1, 512, 72}, weights[2] = {1024, 512};
+    const struct ig_target target = {
+        .isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90, .sm_own = true};
+    struct ig_pass_options options = {.target = &target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_sizes at;
+    (void)argument;
+    ig_value x = input(g, "x", INGOT_F16, 3, sizes), w = random_constant(g, INGOT_F16, 2, weights, 1);
+    ig_dim batch = ig_type_of(g, x)->dim[0];
+    ig_build_output(g, "y", ig_build_cast(g, ig_build_matmul(g, w, x, INGOT_F32), INGOT_F16));
+    g = passes_named(g, "pack fuse partition", &options);
+    ig_sizes_usual(g->dims, job, &at);
+    ig_sizes_set(&at, job, batch, 1);
+    int served = 0;
+    for (int choice = 0;; choice++) {
+        const struct ig_kernel *k = ig_kernel_candidate(g, &g->regions.at[0], &target, &at, choice);
+        if (!k || k->library) break;
+        served += k->gemm && k->gemm->producer;
+        assert_true(!k->gemm || !k->gemm->kept);
+    }
+    assert_true(served > 0);
+}
+
+static void test_batches(void **state) {
+    (void)state;
+    run_job(check_batches, NULL);
+}
+
 /* ---- Operands of convolutions ------------------------------------------------------------------------------------------------ */
 
 /* A convolution, or a depthwise one, of an image that lies in memory as a matrix, which a view left in no region. */
@@ -747,10 +777,10 @@ static void test_changing_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_maps),          cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_promises),   cmocka_unit_test(test_choices),       cmocka_unit_test(test_divisions),
-        cmocka_unit_test(test_neighbours), cmocka_unit_test(test_flat_convs),    cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_changing),   cmocka_unit_test(test_changing_rows),
+        cmocka_unit_test(test_rows),     cmocka_unit_test(test_maps),       cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_promises), cmocka_unit_test(test_choices),    cmocka_unit_test(test_divisions),
+        cmocka_unit_test(test_batches),  cmocka_unit_test(test_neighbours), cmocka_unit_test(test_flat_convs),
+        cmocka_unit_test(test_windows),  cmocka_unit_test(test_changing),   cmocka_unit_test(test_changing_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
