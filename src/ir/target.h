@@ -80,11 +80,12 @@ static inline int ig_target_shared_bytes(const struct ig_target *target) {
 /* Units per packed panel of a recurrence's weights (ops.def), with elements of that many bytes: all gates of a unit lie
  * in one panel. On CPUs, its rows are two to four vectors long. On GPUs, each block of a cluster keeps a panel; few units are one
  * block's, which meets no other, and without clusters all are. On an H200 4 blocks of 64 units with weights of 16 bits took
- * 0.63 of the time of 8 of 32, and one of 48 0.57 of that of 3 of 16. */
+ * 0.63 of the time of 8 of 32, and one of 48 0.57 of that of 3 of 16. Gates of up to 128 units with weights of 16 bits are those of 16
+ * warps (kernel/cuda/recurrent.c). */
 static inline int64_t ig_target_units(const struct ig_target *target, int gates, int element_bytes, int64_t hidden) {
     enum { MOST_BLOCKS = 8, FEW = 64, LEAST = 16, AT_ONCE = 4 };
     if (!ig_target_is_cuda(target)) return (gates == 1 ? 2 : 1) * target->vector_bytes / element_bytes;
-    bool together = !ig_target_has_clusters(target) || hidden <= FEW;
+    bool together = !ig_target_has_clusters(target) || hidden <= (gates > 1 && element_bytes == 2 ? 2 : 1) * FEW;
     int64_t units = together ? hidden : (hidden + MOST_BLOCKS - 1) / MOST_BLOCKS;
     int64_t least = !together && element_bytes == 2 ? FEW : LEAST;
     return units <= least ? least : (units + AT_ONCE - 1) / AT_ONCE * AT_ONCE;

@@ -3,7 +3,8 @@
  * their shared memory for the whole sequence, or as many of them as find room (persistent RNNs: Diamos et al. 2016).
  *
  * Each block holds all states of the rows, and multiplies them by its panel of weights. Its threads then compute the
- * gates of its units, a unit of a row each, and send the new states to the other blocks before the cluster meets. What
+ * gates of its units, a unit of a row each, and send the new states to the other blocks before the cluster meets; on the tensor cores
+ * those whose registers have the sums, so that threads meet once a step. What
  * the gates need from the input is loaded before the products, into registers, since it comes from memory; by a block that shares with
  * no other, a step ahead.
  *
@@ -15,15 +16,15 @@
 enum {
     MOST_THREADS = 512,
     MOST_ROWS = 4,
-    MOST_ROWS_OF_CORES = 16, /* a multiple of GROUP */
-    GROUP = 4,               /* rows that an instruction of the tensor cores multiplies */
-    WIDTH = 4,               /* sums of a thread */
-    PIECE = 4,               /* terms of a part: a multiple */
+    WIDTH = 4, /* sums of a thread */
+    PIECE = 4, /* terms of a part: a multiple */
     /* On the tensor cores: */
-    STEP = 16, /* sums, and terms, of an instruction */
+    STEP = 16, /* terms of an instruction */
+    FEW_ROWS = 4,
+    GROUP = 8, /* rows that an instruction multiplies, and units of a warp */
     MOST_WARPS = 16,
-    MOST_REGISTERS = 16, /* steps, of four registers each */
-    SLOTS = 3,           /* operands: old and new states, states after the reset gate */
+    FEW_WARPS = 8, /* whose threads have twice as many registers */
+    SLOTS = 3,     /* operands: old and new states, states after the reset gate */
 };
 
 static ig_x num(struct ig_recurrence *r, int64_t i) {
@@ -38,7 +39,7 @@ static int larger(int a, int b) {
 
 /* Bytes in dynamic shared memory. */
 struct layout {
-    int64_t states, cells, update, reset, sums, operands, kept, end;
+    int64_t states, cells, update, reset, sums, kept, end;
 };
 
 static struct layout lay_out(const struct ig_recurrence *r, const struct ig_cuda_recurrent *b) {
@@ -48,11 +49,15 @@ static struct layout lay_out(const struct ig_recurrence *r, const struct ig_cuda
     l.update = l.cells + (r->node.op == IG_OP_lstm ? rows : 0);
     l.reset = l.update + (r->node.op == IG_OP_gru ? rows : 0);
     l.sums = l.reset + (r->node.op == IG_OP_gru ? rows : 0);
-    l.operands = l.sums + b->parts * b->rows * width * element;
-    l.kept = l.operands + (b->cores ? (int64_t)SLOTS * ig_cuda_recurrent_slot(b) * 2 : 0);
-    int64_t line = b->cores ? (width + STEP - 1) / STEP * STEP + 8 : width;
-    l.end = l.kept + b->parts * b->kept * line * (int64_t)ingot_dtype_size(b->weight);
+    l.kept = l.sums + b->parts * b->rows * width * element;
+    l.end = l.kept + b->parts * b->kept * width * (int64_t)ingot_dtype_size(b->weight);
     return l;
+}
+
+/* The same on the tensor cores: operands, and weights that find no room in registers. */
+static int64_t bytes_of_cores(const struct ig_cuda_recurrent *b) {
+    int64_t operand = (int64_t)ig_cuda_recurrent_columns(b) * ig_cuda_recurrent_column(b);
+    return 2 * (SLOTS * operand + (int64_t)b->kept * ig_cuda_recurrent_term(b));
 }
 
 /* As few rows as give each multiprocessor a block, since all rows wait for each step. */
@@ -98,25 +103,25 @@ static bool is_bounded(const struct ig_recurrence *r) {
     return r->node.op == IG_OP_lstm || r->node.op == IG_OP_gru;
 }
 
-/* The tensor cores: false if they do not suit. */
+/* The tensor cores: false if they do not suit. Few rows need one instruction for both numbers of their states. */
 static bool choose_cores(const struct ig_recurrence *r, struct ig_cuda_recurrent *b, const struct ig_sizes *at) {
-    int tiles = (b->gates * b->units + STEP - 1) / STEP, steps = (b->hidden + STEP - 1) / STEP;
+    int warps = ig_cuda_recurrent_whole_units(b) / GROUP, steps = (b->hidden + STEP - 1) / STEP;
     if ((b->weight != INGOT_F16 && b->weight != INGOT_BF16) || b->element != INGOT_F32) return false;
-    if (tiles > MOST_WARPS || !is_bounded(r)) return false;
-    int most = MOST_WARPS / tiles < steps ? MOST_WARPS / tiles : steps, each = (steps + most - 1) / most;
-    int rows = b->rows;
-    b->cores = true;
-    b->rows = (rows_of_cluster(r, b->blocks, MOST_ROWS_OF_CORES, at) + GROUP - 1) / GROUP * GROUP;
-    b->parts = (steps + each - 1) / each;
-    b->depth = each * STEP;
-    b->registers = each < MOST_REGISTERS ? each : MOST_REGISTERS;
-    b->kept = b->depth - b->registers * STEP;
-    b->threads = tiles * b->parts * 32;
-    while (b->rows > GROUP && lay_out(r, b).end > ig_target_shared_bytes(r->target))
-        b->rows -= GROUP;
-    b->cores = lay_out(r, b).end <= ig_target_shared_bytes(r->target);
-    if (!b->cores) b->rows = rows;
-    return b->cores;
+    if (warps > MOST_WARPS || !is_bounded(r)) return false;
+    bool few = warps <= FEW_WARPS;
+    struct ig_cuda_recurrent own = *b;
+    own.cores = true;
+    own.rows = rows_of_cluster(r, b->blocks, few ? 2 * GROUP : GROUP, at);
+    own.rows = own.rows <= FEW_ROWS ? FEW_ROWS : (own.rows + GROUP - 1) / GROUP * GROUP;
+    own.registers = few ? 16 : 8;
+    if (own.registers > steps) own.registers = steps;
+    own.kept = (steps - own.registers) * STEP;
+    own.threads = warps * 32;
+    while (own.rows > GROUP && bytes_of_cores(&own) > ig_target_shared_bytes(r->target))
+        own.rows -= GROUP;
+    if (bytes_of_cores(&own) > ig_target_shared_bytes(r->target)) return false;
+    *b = own;
+    return true;
 }
 
 /* Are the weights a packed operand in memory, of known size? */
@@ -162,6 +167,26 @@ bool ig_cuda_recurrent_choose(struct ig_recurrence *r, const struct ig_sizes *at
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
+/* The block's units of all rows; on the tensor cores in whole warps. */
+static int64_t places(const struct ig_recurrence *r) {
+    const struct ig_cuda_recurrent *b = r->block;
+    return (int64_t)b->rows * (b->cores ? ig_cuda_recurrent_whole_units(b) : b->units);
+}
+
+/* In registers. */
+static void own_buffers(struct ig_recurrence *r, const char *number) {
+    struct ig_loops *k = r->k;
+    int64_t count = places(r);
+    r->states = ig_loops_spread(k, r->dtype, count, 1, ig_format(k->job, "state%s", number));
+    r->sums = ig_loops_spread(k, r->dtype, count, r->gates, ig_format(k->job, "sums%s", number));
+    if (r->node.op == IG_OP_lstm)
+        r->cells = ig_loops_spread(k, r->dtype, count, 1, ig_format(k->job, "cell%s", number));
+    if (r->node.op == IG_OP_gru) {
+        r->update = ig_loops_spread(k, r->dtype, count, 1, ig_format(k->job, "update%s", number));
+        r->reset = ig_loops_spread(k, r->dtype, count, 1, ig_format(k->job, "reset%s", number));
+    }
+}
+
 void ig_cuda_recurrent_buffers(struct ig_recurrence *r) {
     const struct ig_cuda_recurrent *b = r->block;
     struct layout l = lay_out(r, b);
@@ -171,23 +196,26 @@ void ig_cuda_recurrent_buffers(struct ig_recurrence *r) {
     r->stride = ig_dim_const(k->dims, b->stride);
     r->weights = r->lower->buffer_of[r->node.in[1]];
     r->packs = false;
+    r->own = b->cores;
+    r->kernel->threads = b->threads;
+    r->kernel->shared_bytes = (int)(b->cores ? bytes_of_cores(b) : l.end);
+    r->kernel->cluster = b->blocks > 1 ? b->blocks : 0;
+    r->kernel->recurrent = b;
     const char *number = r->number > 0 ? ig_format(k->job, "%d", r->number + 1) : "";
+    r->inputs = ig_loops_spread(k, r->dtype, places(r), b->gates, ig_format(k->job, "input%s", number));
+    if (r->own) {
+        own_buffers(r, number);
+        return;
+    }
     r->states = ig_loops_shared(k, b->element, l.states, ig_format(k->job, "state%s", number));
     r->sums = ig_loops_shared(k, b->element, l.sums, ig_format(k->job, "sums%s", number));
-    if (b->cores) r->operands = ig_loops_shared(k, INGOT_U16, l.operands, ig_format(k->job, "operand%s", number));
-    r->kept = ig_loops_shared(k, b->cores ? INGOT_U16 : b->weight, l.kept, ig_format(k->job, "kept%s", number));
+    r->kept = ig_loops_shared(k, b->weight, l.kept, ig_format(k->job, "kept%s", number));
     if (r->node.op == IG_OP_lstm)
         r->cells = ig_loops_shared(k, b->element, l.cells, ig_format(k->job, "cell%s", number));
     if (r->node.op == IG_OP_gru) {
         r->update = ig_loops_shared(k, b->element, l.update, ig_format(k->job, "update%s", number));
         r->reset = ig_loops_shared(k, b->element, l.reset, ig_format(k->job, "reset%s", number));
     }
-    r->inputs =
-        ig_loops_spread(k, r->dtype, (int64_t)b->rows * b->units, b->gates, ig_format(k->job, "input%s", number));
-    r->kernel->threads = b->threads;
-    r->kernel->shared_bytes = (int)l.end;
-    r->kernel->cluster = b->blocks > 1 ? b->blocks : 0;
-    r->kernel->recurrent = b;
 }
 
 /* ---- Emitting ---------------------------------------------------------------------------------------------------- */
@@ -196,19 +224,46 @@ static const char *name_of(const struct ig_recurrence *r, int buffer) {
     return r->k->buffers.at[buffer].name;
 }
 
+/* The row and the unit of the block that an iteration has. On the tensor cores a thread has those of its sums (mma.sync): of eight units
+ * of its warp one, of eight rows two; of four rows one. */
+static void locate(struct ig_recurrence *r, ig_x *out_row, ig_x *out_lane) {
+    struct ig_loops *k = r->k;
+    const struct ig_cuda_recurrent *b = r->block;
+    if (!b->cores) {
+        *out_row = ig_x_div(k, r->iteration, num(r, r->units));
+        *out_lane = ig_x_mod(k, r->iteration, num(r, r->units));
+        return;
+    }
+    ig_x thread = ig_x_mod(k, r->iteration, num(r, b->threads)), slot = ig_x_div(k, r->iteration, num(r, b->threads));
+    ig_x quarter = ig_x_mod(k, thread, num(r, 4));
+    *out_lane = ig_x_div(k, thread, num(r, 4));
+    if (b->rows == FEW_ROWS) {
+        ig_x low = ig_x_mod(k, quarter, num(r, 2)), high = ig_x_div(k, quarter, num(r, 2));
+        *out_row = ig_x_add(k, ig_x_mul(k, low, num(r, 2)), high);
+        return;
+    }
+    ig_x pair = ig_x_mod(k, slot, num(r, 2)), group = ig_x_div(k, slot, num(r, 2));
+    *out_row = ig_x_add(k, ig_x_mul(k, quarter, num(r, 2)), ig_x_add(k, pair, ig_x_mul(k, group, num(r, GROUP))));
+}
+
 /* Loops over the block's units of all rows, and says whether there is such a row and unit: r->row and r->unit exist in
  * any case, since what does not depend on the condition is loaded before it. */
 static ig_x unit_loop(struct ig_recurrence *r, struct ig_stmt **body) {
     struct ig_loops *k = r->k;
-    *body = ig_s_for(k, *body, IG_FOR_SIMD, num(r, 0), num(r, (int64_t)r->block->rows * r->units), num(r, 1),
-                     &r->iteration);
-    ig_x row = ig_x_div(k, r->iteration, num(r, r->units)), last = ig_x_sub(k, r->rows, num(r, 1));
-    r->lane = ig_x_mod(k, r->iteration, num(r, r->units));
+    *body = ig_s_for(k, *body, IG_FOR_SIMD, num(r, 0), num(r, places(r)), num(r, 1), &r->iteration);
+    ig_x row, last = ig_x_sub(k, r->rows, num(r, 1));
+    locate(r, &row, &r->lane);
     ig_x unit = ig_x_add(k, ig_x_mul(k, r->panel, num(r, r->units)), r->lane);
     r->row = ig_x_min(k, row, last);
     r->unit = ig_x_min(k, unit, num(r, r->block->hidden - 1));
     r->length = ig_recurrence_length(r);
-    return ig_x_and(k, ig_x_less(k, row, r->rows), ig_x_less(k, unit, num(r, r->block->hidden)));
+    ig_x exists = ig_x_and(k, ig_x_less(k, row, r->rows), ig_x_less(k, unit, num(r, r->block->hidden)));
+    return r->own ? ig_x_and(k, exists, ig_x_less(k, r->lane, num(r, r->units))) : exists;
+}
+
+struct ig_stmt *ig_cuda_recurrent_places(struct ig_recurrence *r, struct ig_stmt *body) {
+    unit_loop(r, &body);
+    return body;
 }
 
 /* What the gates of a step take from the input. */
@@ -233,34 +288,36 @@ static void emit_next_inputs(struct ig_recurrence *r, struct ig_stmt *body) {
     emit_inputs(r, body, ig_x_min(r->k, ig_x_add(r->k, r->step, num(r, 1)), last));
 }
 
-/* States of the tile's rows, of which products are computed: f32 in `buffer` from `at` on, on the tensor cores also in a
- * slot. */
+/* States of the tile's rows, of which products are computed: in `buffer` from `at` on; on the tensor cores in a slot, too. */
 struct operand {
     int buffer;
     ig_x at, slot;
 };
 
-/* The operand of the products as text. */
-static const char *operand_text(struct ig_recurrence *r, const struct operand *o) {
-    struct ig_loops *k = r->k;
-    if (!r->block->cores) return ig_format(k->job, "%s + @%u", name_of(r, o->buffer), (unsigned)o->at);
-    ig_x at = ig_x_mul(k, o->slot, num(r, ig_cuda_recurrent_slot(r->block)));
-    return ig_format(k->job, "%s + @%u", name_of(r, r->operands), (unsigned)at);
+static void emit_share(struct ig_recurrence *r, struct ig_stmt *body, const struct operand *o) {
+    const char *from = name_of(r, o->buffer);
+    ig_s_text(r->k, body,
+              r->own ? ig_format(r->k->job, "weights.share((int)@%u, %s);", (unsigned)o->slot, from)
+                     : ig_format(r->k->job, "recurrent::share(%s + @%u, (int)@%u);", from, (unsigned)o->at,
+                                 (unsigned)r->rows));
 }
 
-static void emit_share(struct ig_recurrence *r, struct ig_stmt *body, const struct operand *o) {
+static void emit_product(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round,
+                         const struct operand *from) {
+    const char *sums = name_of(r, r->sums);
     ig_s_text(r->k, body,
-              ig_format(r->k->job, "recurrent::share(%s, %s + @%u, (int)@%u);", operand_text(r, o),
-                        name_of(r, o->buffer), (unsigned)o->at, (unsigned)r->rows));
+              r->own ? ig_format(r->k->job, "weights.multiply<%d, %d>(%s, (int)@%u);", round->first_gate, round->gates,
+                                 sums, (unsigned)from->slot)
+                     : ig_format(r->k->job, "weights.multiply(%s, %s + @%u, (int)@%u, %d, %d);", sums,
+                                 name_of(r, from->buffer), (unsigned)from->at, (unsigned)r->rows, round->first_gate,
+                                 round->gates));
 }
 
 /* The gates of one round, from the states `from`; what they store as `to` goes to all blocks. */
 static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round,
                        const struct operand *from, const struct operand *to) {
     struct ig_loops *k = r->k;
-    ig_s_text(k, body,
-              ig_format(k->job, "weights.multiply(%s, %s, (int)@%u, %d, %d);", name_of(r, r->sums),
-                        operand_text(r, from), (unsigned)r->rows, round->first_gate, round->gates));
+    emit_product(r, body, round, from);
     struct ig_stmt *units = body;
     ig_x exists = unit_loop(r, &units);
     units = ig_s_if(k, units, exists);
@@ -278,15 +335,15 @@ static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const stru
 void ig_cuda_recurrent_begin(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     ig_x panel = ig_x_mul(k, r->panel, num(r, (int64_t)r->block->hidden * r->gates * r->units));
-    const char *kept = name_of(r, r->kept), *operands = name_of(r, r->block->cores ? r->operands : r->states);
+    const char *memory = r->own ? "ig_shared" : name_of(r, r->kept);
     ig_s_text(k, body,
               ig_format(k->job,
                         "recurrent::weights weights;\n"
-                        "weights.keep((recurrent::weight *)%s, (const recurrent::weight *)%s + @%u, %s);",
-                        kept, name_of(r, r->weights), (unsigned)panel, operands));
+                        "weights.keep((recurrent::weight *)%s, (const recurrent::weight *)%s + @%u);",
+                        memory, name_of(r, r->weights), (unsigned)panel));
     ig_s_text(k, body, "recurrent::meet();");
     struct operand first = {r->states, num(r, 0), num(r, 0)};
-    if (r->block->cores) emit_share(r, body, &first);
+    if (r->own) emit_share(r, body, &first);
     if (!loads_ahead(r)) return;
     emit_inputs(r, ig_s_if(k, body, ig_x_less(k, num(r, 0), ig_x_dim(k, r->time))), num(r, 0));
 }

@@ -17,11 +17,13 @@ ig_value ig_recurrence_operand(const struct ig_recurrence *r, uint32_t index) {
 }
 
 ig_x ig_recurrence_position(struct ig_recurrence *r) {
+    if (r->own) return r->iteration;
     return ig_x_add(r->k, ig_x_mul(r->k, r->row, dim(r, r->stride)), r->unit);
 }
 
 ig_x ig_recurrence_old_state(struct ig_recurrence *r) {
-    return ig_x_load(r->k, r->states, ig_x_add(r->k, r->old_at, ig_recurrence_position(r)));
+    ig_x at = ig_recurrence_position(r);
+    return ig_x_load(r->k, r->states, r->own ? at : ig_x_add(r->k, r->old_at, at));
 }
 
 static ig_x real(struct ig_recurrence *r, double value) {
@@ -95,7 +97,13 @@ static ig_x moment(struct ig_recurrence *r) {
     return r->length == IG_NO_X ? moment : ig_x_max(r->k, moment, num(r, 0));
 }
 
+static ig_x by_iteration(struct ig_recurrence *r, int buffer, int g) {
+    ig_x at = ig_x_mul(r->k, r->iteration, num(r, r->gates));
+    return ig_x_load(r->k, buffer, ig_x_add(r->k, at, num(r, g)));
+}
+
 static ig_x recurrent_sum(struct ig_recurrence *r, int g) {
+    if (r->own) return by_iteration(r, r->sums, g);
     ig_x at = ig_x_mul(r->k, r->row, num(r, r->gates * r->units));
     return ig_x_load(r->k, r->sums, ig_x_add(r->k, ig_x_add(r->k, at, num(r, (int64_t)g * r->units)), r->lane));
 }
@@ -107,9 +115,7 @@ ig_x ig_recurrence_input(struct ig_recurrence *r, int g) {
 }
 
 static ig_x input_sum(struct ig_recurrence *r, int g) {
-    if (!r->block) return ig_recurrence_input(r, g);
-    ig_x at = ig_x_mul(r->k, r->iteration, num(r, r->gates));
-    return ig_x_load(r->k, r->inputs, ig_x_add(r->k, at, num(r, g)));
+    return r->block ? by_iteration(r, r->inputs, g) : ig_recurrence_input(r, g);
 }
 
 static ig_x gate_sum(struct ig_recurrence *r, int g) {
@@ -127,11 +133,13 @@ ig_x ig_recurrence_cell_at(struct ig_recurrence *r) {
     return ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 2), index);
 }
 
-/* In turns, the last of them leaves the last state. */
+/* In turns, the last of them leaves the last state. The old one, of which h may be computed, may have the new one's place: it is the last
+ * to be stored. */
 static void store_state(struct ig_recurrence *r, struct ig_stmt *body, ig_x h) {
     struct ig_loops *k = r->k;
-    if (!r->turns) ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), h);
+    ig_x at = ig_recurrence_position(r);
     if (r->out_y >= 0) ig_s_store(k, body, r->out_y, ig_recurrence_y_at(r), ig_x_cast(k, h, r->storage, false));
+    if (!r->turns) ig_s_store(k, body, r->states, r->own ? at : ig_x_add(k, r->new_at, at), h);
     if (!r->turns || r->out_h < 0) return;
     ig_x index[] = {ig_x_add(k, r->first_row, r->row), r->unit};
     ig_s_store(k, body, r->out_h, ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 1), index), h);

@@ -221,7 +221,8 @@ static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const str
 
 void ig_recurrence_rest(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
-    ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), ig_recurrence_old_state(r));
+    if (!r->own)
+        ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), ig_recurrence_old_state(r));
     if (r->out_y < 0) return;
     ig_x index[] = {r->step, ig_x_add(k, r->first_row, r->row), r->unit};
     ig_s_store(k, body, r->out_y, ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out), index),
@@ -298,7 +299,9 @@ static void emit_packing(struct ig_recurrence *r, struct ig_stmt *body, ig_x til
 
 /* Every unit of the rows; where blocks share the units, each begins with all of them, all rows at once. */
 static void emit_start(struct ig_recurrence *r, struct ig_stmt *body) {
-    if (r->block) {
+    if (r->own) {
+        body = ig_cuda_recurrent_places(r, body);
+    } else if (r->block) {
         ig_x at, units = dim(r, r->hidden);
         body = loop(r, body, IG_FOR_SIMD, ig_x_mul(r->k, r->rows, units), &at);
         r->row = ig_x_div(r->k, at, units);
@@ -324,7 +327,7 @@ static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
     }
     ig_x index[] = {ig_x_add(k, r->first_row, r->row), r->unit}, at = ig_recurrence_position(r);
     ig_x to = ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 1), index);
-    ig_x h = ig_x_load(k, r->states, ig_x_add(k, last, at));
+    ig_x h = ig_x_load(k, r->states, r->own ? at : ig_x_add(k, last, at));
     if (r->out_h >= 0) ig_s_store(k, body, r->out_h, to, ig_x_cast(k, h, r->storage, false));
     if (r->out_c < 0) return;
     ig_s_store(k, body, r->out_c, to, ig_x_cast(k, ig_x_load(k, r->cells, at), r->storage, false));

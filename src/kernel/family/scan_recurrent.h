@@ -46,13 +46,17 @@ struct ig_recurrence {
      * in shared memory, as are the weights in `kept` and, for the tensor cores, `operands`; `inputs` has what the gates
      * take from the input, by unit. */
     const struct ig_cuda_recurrent *block;
-    int kept, operands, inputs;
+    int kept, inputs;
+    /* On the tensor cores: states, cells, update, reset and sums are in the registers of the thread that has the row and unit, by
+     * iteration. */
+    bool own;
     bool turns; /* threads share each step (scan_turns.c): states are copied from y, the cells are those of out_c */
     /* Variables of the loops being emitted. */
     ig_x first_row, rows, step, old_at, new_at;
     ig_x row, length; /* of the tile; its sequence length, IG_NO_X if all rows have the full length */
     ig_x panel, lane, unit;
-    ig_x iteration; /* of the loop over the block's units of all rows */
+    ig_x
+        iteration; /* of the loop over the block's units of all rows; on the tensor cores in the order of their threads */
 };
 
 /* The recurrent sums of r->panel, for `rows` rows from row `first` of the tile on. */
@@ -97,5 +101,7 @@ void ig_cuda_recurrent_buffers(struct ig_recurrence *r);
 void ig_cuda_recurrent_begin(struct ig_recurrence *r, struct ig_stmt *body);
 void ig_cuda_recurrent_step(struct ig_recurrence *r, struct ig_stmt *body);
 struct ig_stmt *ig_cuda_recurrent_units(struct ig_recurrence *r, struct ig_stmt *body);
+/* The same of places beyond the last row or unit too, which are those of the last one. */
+struct ig_stmt *ig_cuda_recurrent_places(struct ig_recurrence *r, struct ig_stmt *body);
 
 #endif

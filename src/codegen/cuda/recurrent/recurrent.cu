@@ -1,19 +1,4 @@
-// What the recurrences' products share: see recurrent.h. Their sums' terms are divided into parts, which are added at the
-// end.
-
-// Adds the parts of the sums of `count` gates from `first` on.
-__device__ __forceinline__ void add_parts(element *sums, int rows, int first, int count) {
-    if (PARTS == 1) return;
-    __syncthreads();
-    for (int i = THREAD; i < rows * count * UNITS; i += THREADS) {
-        const int at = i / (count * UNITS) * SUMS + first * UNITS + i % (count * UNITS);
-        element sum = sums[at];
-#pragma unroll
-        for (int part = 1; part < PARTS; part++)
-            sum += sums[part * ROWS * SUMS + at];
-        sums[at] = sum;
-    }
-}
+// What the recurrences' products share: see recurrent.h.
 
 __device__ __forceinline__ void meet() {
     if (BLOCKS > 1) asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");

@@ -10,16 +10,20 @@
  * Declares, for all threads of a block together,
  *
  *     recurrent::weights w               the block's panel, [hidden][gates][units]
- *     w.keep(memory, panel, operands)    copies as much of it as stays in the chip; memory: shared, for its kept part
- *     w.multiply(sums, operand, rows, first, count)
- *                                        sums of `count` gates from `first` on
+ *     w.keep(memory, panel)              copies as much of it as stays in the chip; memory: shared, for its kept part
  *     recurrent::meet()                  waits for all blocks of the cluster
- *     recurrent::share(operand, states, rows)
- *                                        makes the block's units of each row the operand of all blocks; meets
  *
- * Sums, states and operands are in dynamic shared memory. Sums take the place of `parts` arrays [rows][gates][units], and
- * end up in the first. On the tensor cores, operands are of slots of ig_cuda_recurrent_slot elements, elsewhere they are
- * the states.
+ * On CUDA cores, where sums and states are in dynamic shared memory,
+ *
+ *     w.multiply(sums, states, rows, first, count)
+ *                                        sums of `count` gates from `first` on: in `parts` arrays [rows][gates][units], at the end in
+ *                                        the first
+ *     recurrent::share(states, rows)     gives the block's units of each row to all blocks; meets
+ *
+ * and on the tensor cores, where each thread has those of its places, and memory is the beginning of dynamic shared memory,
+ *
+ *     w.multiply<first, count>(sums, slot)   by the states that have been shared as operand number `slot`
+ *     w.share(slot, states)                  makes the states of all blocks' threads an operand of all blocks; meets
  */
 void ig_cuda_recurrent(const struct ig_cuda_recurrent *recurrent, struct ig_text *text);
 

@@ -75,11 +75,25 @@ __device__ __forceinline__ void add_part(element *sums, const element *states, c
     }
 }
 
+// Adds the parts of the sums of `count` gates from `first` on.
+__device__ __forceinline__ void add_parts(element *sums, int rows, int first, int count) {
+    if (PARTS == 1) return;
+    __syncthreads();
+    for (int i = THREAD; i < rows * count * UNITS; i += THREADS) {
+        const int at = i / (count * UNITS) * SUMS + first * UNITS + i % (count * UNITS);
+        element sum = sums[at];
+#pragma unroll
+        for (int part = 1; part < PARTS; part++)
+            sum += sums[part * ROWS * SUMS + at];
+        sums[at] = sum;
+    }
+}
+
 struct weights {
     const quad *panel;
     quad *kept;
 
-    __device__ __forceinline__ void keep(void *memory, const weight *weights, element *) {
+    __device__ __forceinline__ void keep(void *memory, const weight *weights) {
         panel = (const quad *)weights;
         kept = (quad *)memory;
         for (int i = THREAD; i < PARTS * KEPT * GROUPS; i += THREADS) {
@@ -100,7 +114,7 @@ struct weights {
 };
 
 // The states are the operand of the products: those of other blocks are needed here, and are theirs to send.
-__device__ __forceinline__ void share(element *operand, const element *states, int rows) {
+__device__ __forceinline__ void share(const element *states, int rows) {
     if constexpr (BLOCKS > 1) {
         enum { PIECES = UNITS * sizeof(element) / 16, ROW = STRIDE * sizeof(element) / 16 };
         const int own = own_rank();
