@@ -32,6 +32,8 @@ const struct ig_pass ig_passes[] = {
      ig_pass_gathered_weights},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
+    {"flatten-windows", "give windows over three axes that span two, or one, the kernels of pictures", 1, false,
+     ig_pass_flatten_windows},
     {"join-transposes", "transpose before reshapes that keep axes together", 1, false, ig_pass_join_transposes},
     {"weights-first", "multiply by weights from the left where that saves transposes, on GPUs", 2, false,
      ig_pass_weights_first},

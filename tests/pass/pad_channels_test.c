@@ -59,6 +59,15 @@ static ig_value also_joined(struct ig_graph *g, ig_value x) {
     return ig_build_concat(g, parts, 2, 3);
 }
 
+/* Between convolutions the rows and columns are one axis. */
+static ig_value reshaped(struct ig_graph *g, ig_value x) {
+    ig_value y = conv(g, x, 18, 3, 1);
+    const struct ig_type type = *ig_type_of(g, y);
+    ig_dim places = ig_dim_mul(g->dims, type.dim[1], type.dim[2]), one = ig_dim_const(g->dims, 1);
+    y = ig_build_reshape(g, y, (const ig_dim[]){type.dim[0], places, one, type.dim[3]}, 4);
+    return conv(g, ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F16, 0)), 8, 3, 1);
+}
+
 /* A division of zeros is no number; it may only be padded afterwards. */
 static ig_value divided(struct ig_graph *g, ig_value x) {
     ig_value y = conv(g, x, 18, 3, 1);
@@ -96,6 +105,7 @@ static const struct network {
     {divided, 8, INGOT_F16, &gpu, 1, 0},      {depthwise, 18, INGOT_F16, &gpu, 2, 2},
     {plain, 8, INGOT_F16, &gpu, 0, 0},        {squeezed, 8, INGOT_F16, &gpu, 1, 1},
     {also_joined, 18, INGOT_F16, &gpu, 2, 0}, {also_joined, 8, INGOT_F16, &gpu, 1, 0},
+    {reshaped, 8, INGOT_F16, &gpu, 1, 0},
 };
 
 static int uneven(struct ig_graph *g) {

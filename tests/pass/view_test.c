@@ -346,6 +346,44 @@ static const struct rewrite phases[] = {
      1e-6, 0},
 };
 
+/* Windows over planes, rows and columns: k0 x k1 x k2 of them, with padding b0, b1, b2 and results of s0 x s1 x s2 of films of
+ * 2 x 6 x 5 places, ReLU, and a pool of one place's planes. */
+#define FILM(k0, k1, k2, b0, b1, b2, s0, s1, s2)                                                                     \
+    "  %3 = reshape(%0) {dims=[batch,2,2,6,5]}: f32[batch,2,2,6,5]\n" DATA(                                          \
+        4, "w", "[3,2," k0 "," k1 "," k2 "]") "  %5 = conv(%3, %4) {strides=[1,1,1], dilations=[1,1,1], before=[" b0 \
+                                              "," b1 "," b2 "], after=[" b0 "," b1 "," b2                            \
+                                              "], groups=1, acc=f32, channels_last=0, packed=0, n=3, kernel=[" k0    \
+                                              "," k1 "," k2 "], math=0, border=0}: "                                 \
+                                              "f32[batch,3," s0 "," s1 "," s2                                        \
+                                              "]\n" SCALAR(6, 0) "  %7 = max(%5, %6): f32[batch,3," s0 "," s1 "," s2 \
+                                                                 "]\n"
+#define POOLED                                                                                                 \
+    "  %8 = pool_max(%7) {kernel=[2,1,1], strides=[1,1,1], dilations=[1,1,1], before=[0,0,0], sizes=[1,6,5], " \
+    "channels_last=0}: f32[batch,3,1,6,5]\n" OUT(8)
+
+static const struct rewrite films[] = {
+    /* pictures, then places */
+    {"layout flatten-windows", FILM("1", "3", "3", "0", "1", "1", "2", "6", "5") POOLED,
+     "reshape f32[batch,2,2,6,5]; transpose f32[batch,2,6,5,2]; reshape f32[2*batch,6,5,2]; conv f32[2*batch,6,5,3]; "
+     "max f32[2*batch,6,5,3]; reshape f32[batch,2,30,3]; pool_max f32[batch,1,30,3]; reshape f32[batch,1,6,5,3]; "
+     "transpose f32[batch,3,1,6,5]",
+     1e-6, 0},
+    {"layout flatten-windows", FILM("2", "1", "1", "1", "0", "0", "3", "6", "5") OUT(7), NULL, 1e-6, 0},
+    /* all three, or none */
+    {"layout flatten-windows", FILM("2", "3", "3", "1", "1", "1", "3", "6", "5") OUT(7),
+     "reshape f32[batch,2,2,6,5]; transpose f32[batch,2,6,5,2]; conv f32[batch,3,6,5,3]; max f32[batch,3,6,5,3]; "
+     "transpose "
+     "f32[batch,3,3,6,5]",
+     1e-6, 0},
+    {"layout flatten-windows", FILM("1", "1", "1", "0", "0", "0", "2", "6", "5") OUT(7), NULL, 1e-6, 0},
+    /* beside the planes there is padding */
+    {"layout flatten-windows", FILM("1", "3", "3", "1", "1", "1", "4", "6", "5") OUT(7),
+     "reshape f32[batch,2,2,6,5]; transpose f32[batch,2,6,5,2]; conv f32[batch,4,6,5,3]; max f32[batch,4,6,5,3]; "
+     "transpose "
+     "f32[batch,3,4,6,5]",
+     1e-6, 0},
+};
+
 /* f16 pictures of 3 or 4 channels, convolved by windows of 3 rows and k columns with stride `stride` and padding
  * `before`. */
 #define PICTURE(k, stride, before, after, channels, out)                                                               \
@@ -377,6 +415,7 @@ static const struct rewrite pictures[] = {
 static void test_views(void **state) {
     CHECK_REWRITES(pictures);
     CHECK_REWRITES(phases);
+    CHECK_REWRITES(films);
     CHECK_REWRITES(views);
     CHECK_REWRITES(in_parts);
     CHECK_REWRITES(layouts);

@@ -5,7 +5,7 @@
  * Guarantees: the input of a convolution without groups whose types have 16 bits, and whose channels are no multiple of 8, has zero
  *             weights beyond them, so that windows are copied in pieces of 16 bytes, or by the copy engine. Values pass on what
  *             was added: a convolution makes the zeros by weights of its own, elementwise operators that make finite numbers
- *             of zeros keep it, and what else reads the value reads a slice. Other inputs are padded themselves where the window
+ *             of zeros and reshapes of other axes keep it, and what else reads the value reads a slice. Other inputs are padded themselves where the window
  *             has several positions. The weights are recipes. Results are the same.
  *
  * A third of the channels is the most that is wasted: half of what there were.
@@ -84,10 +84,15 @@ static bool has_channels(struct ig_graph *g, const struct ig_node *n, ig_value o
     return channels_of(g, operand) == channels_of(g, n->out);
 }
 
+/* A reshape of what lies beside the channels. */
+static bool keeps_channels(struct ig_graph *g, const struct ig_node *n) {
+    return n->op == IG_OP_reshape && channels_of(g, n->out) > 0 && has_channels(g, n, n->in[0]);
+}
+
 static bool is_able(struct padding *p, const struct ig_node *n) {
-    bool able = false;
+    bool able = false, passes = is_finite_map(n) || keeps_channels(p->in, n);
     if (is_plain_conv(p->in, n)) return true;
-    for (uint32_t i = 0; is_finite_map(n) && i < n->n_in; i++)
+    for (uint32_t i = 0; passes && i < n->n_in; i++)
         able |= has_channels(p->in, n, n->in[i]) && p->able[n->in[i]];
     return able;
 }
@@ -142,6 +147,12 @@ static ig_value pad_conv(struct ig_rewriter *rw, const struct ig_node *n, const 
 
 static ig_value pad_map(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     ig_value operands[3];
+    if (n->op == IG_OP_reshape) {
+        struct ig_type type = *ig_type_of(rw->in, n->out);
+        ig_value padded = padded_of(rw, n->in[0]);
+        type.dim[type.rank - 1] = ig_dim_const(rw->out->dims, channels_of(rw->out, padded));
+        return ig_view_reshape(rw->out, padded, type.dim, type.rank);
+    }
     for (uint32_t i = 0; i < n->n_in; i++)
         operands[i] = has_channels(rw->in, n, n->in[i]) ? padded_of(rw, n->in[i]) : in[i];
     return ig_build_copy(rw->out, rw->in, n, operands);
