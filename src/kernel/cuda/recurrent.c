@@ -60,9 +60,9 @@ static int64_t bytes_of_cores(const struct ig_cuda_recurrent *b) {
     return 2 * (SLOTS * operand + (int64_t)b->kept * ig_cuda_recurrent_term(b));
 }
 
-/* As few rows as give each multiprocessor a block, since all rows wait for each step. */
-static int rows_of_cluster(const struct ig_recurrence *r, int blocks, int most, const struct ig_sizes *at) {
-    int64_t batch = at ? ig_sizes_guess(at, r->batch) : 1, clusters = IG_CUDA_PROCESSORS / (blocks * r->count);
+/* As few rows as give each multiprocessor a block, or `each`, since all rows wait for each step. */
+static int rows_of_cluster(const struct ig_recurrence *r, int blocks, int each, int most, const struct ig_sizes *at) {
+    int64_t batch = at ? ig_sizes_guess(at, r->batch) : 1, clusters = IG_CUDA_PROCESSORS * each / (blocks * r->count);
     int64_t rows = (batch + larger((int)clusters, 1) - 1) / larger((int)clusters, 1);
     return rows < 1 ? 1 : rows > most ? most : (int)rows;
 }
@@ -111,7 +111,8 @@ static bool choose_cores(const struct ig_recurrence *r, struct ig_cuda_recurrent
     bool few = warps <= FEW_WARPS;
     struct ig_cuda_recurrent own = *b;
     own.cores = true;
-    own.rows = rows_of_cluster(r, b->blocks, few ? 2 * GROUP : GROUP, at);
+    own.resident = b->blocks > 1 || !few ? 1 : warps <= FEW_WARPS / 2 ? 4 : 2;
+    own.rows = rows_of_cluster(r, b->blocks, own.resident, few ? 2 * GROUP : GROUP, at);
     own.rows = own.rows <= FEW_ROWS ? FEW_ROWS : (own.rows + GROUP - 1) / GROUP * GROUP;
     own.registers = few ? 16 : 8;
     if (own.registers > steps) own.registers = steps;
@@ -152,7 +153,7 @@ bool ig_cuda_recurrent_choose(struct ig_recurrence *r, const struct ig_sizes *at
         .units = (int)units,
         .hidden = (int)hidden,
         .stride = (int)(blocks * units),
-        .rows = rows_of_cluster(r, (int)blocks, MOST_ROWS, at),
+        .rows = rows_of_cluster(r, (int)blocks, 1, MOST_ROWS, at),
         .blocks = (int)blocks,
     };
     r->block = b;
@@ -200,6 +201,7 @@ void ig_cuda_recurrent_buffers(struct ig_recurrence *r) {
     r->kernel->threads = b->threads;
     r->kernel->shared_bytes = (int)(b->cores ? bytes_of_cores(b) : l.end);
     r->kernel->cluster = b->blocks > 1 ? b->blocks : 0;
+    r->kernel->resident = b->resident;
     r->kernel->recurrent = b;
     const char *number = r->number > 0 ? ig_format(k->job, "%d", r->number + 1) : "";
     r->inputs = ig_loops_spread(k, r->dtype, places(r), b->gates, ig_format(k->job, "input%s", number));

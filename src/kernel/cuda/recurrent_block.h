@@ -20,6 +20,7 @@ struct ig_cuda_recurrent {
     int registers;       /* on them: steps of 16 terms whose weights stay in registers */
     int kept;            /* terms whose weights stay in shared memory; on CUDA cores, of each part */
     int threads, blocks; /* blocks: of a cluster */
+    int resident;        /* on the tensor cores: blocks of a multiprocessor, which wait by turns; else 0 */
 };
 
 /* On the tensor cores. Units in whole warps; columns of instructions: states come as two numbers each. */

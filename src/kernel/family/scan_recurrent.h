@@ -55,8 +55,7 @@ struct ig_recurrence {
     ig_x first_row, rows, step, old_at, new_at;
     ig_x row, length; /* of the tile; its sequence length, IG_NO_X if all rows have the full length */
     ig_x panel, lane, unit;
-    ig_x
-        iteration; /* of the loop over the block's units of all rows; on the tensor cores in the order of their threads */
+    ig_x iteration; /* of the loop over the block's units of all rows; on the tensor cores by thread */
 };
 
 /* The recurrent sums of r->panel, for `rows` rows from row `first` of the tile on. */
