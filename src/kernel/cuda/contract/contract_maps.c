@@ -41,11 +41,11 @@ struct ig_cuda_batches ig_cuda_batches(struct ig_contract *c) {
     return b;
 }
 
-/* Is it positive, so that the copy engine can take it for a distance? */
-static bool is_positive(struct ig_contract *c, ig_dim d) {
+/* Can the copy engine take it for a distance? Where it is zero, matrices are empty, and there are no tiles. */
+static bool is_distance(struct ig_contract *c, ig_dim d) {
     int64_t lo, hi;
     ig_dim_range(c->k->dims, d, &lo, &hi);
-    return lo > 0;
+    return lo >= 0;
 }
 
 bool ig_cuda_find_matrices(struct ig_contract *c, const struct ig_cuda_source *from,
@@ -56,10 +56,10 @@ bool ig_cuda_find_matrices(struct ig_contract *c, const struct ig_cuda_source *f
     *out = (struct ig_cuda_matrices){base.constant, {zero, zero}};
     for (int i = 0; i < base.count; i++) {
         bool inner = base.term[i].atom == batches->at_inner, outer = base.term[i].atom == batches->at_outer;
-        if ((!inner && !outer) || !is_positive(c, base.term[i].factor)) return false;
+        if ((!inner && !outer) || !is_distance(c, base.term[i].factor)) return false;
         out->apart[outer] = base.term[i].factor;
     }
-    return is_zero(c, base.constant) || is_positive(c, base.constant);
+    return is_distance(c, base.constant);
 }
 
 /* ---- Windows ------------------------------------------------------------------------------------------------------ */
