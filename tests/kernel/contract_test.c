@@ -423,7 +423,7 @@ static void check_matrices(const unsigned *precisions, int n_precisions, const s
     enum { CHOICES = 4 };
     for (int i = 0; i < n * CHOICES; i++) {
         const struct matrices *m = &sizes[i / CHOICES];
-        unsigned flags = precisions[i % n_precisions] + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u);
+        unsigned flags = precisions[i % n_precisions] + GRAPH_MAPS + GRAPH_DEMANDED + (i % 2 ? GRAPH_POISON : 0u);
         snprintf(names[i], sizeof names[i], "matrices %d, producer %d", i / CHOICES, i % CHOICES);
         flags += (unsigned)(i % CHOICES * 3) * GRAPH_CHOICE;
         cases[i] = (struct graph_case){names[i], build_matrices, m, 2e-2, flags, {3, 2, 130, 0}};

@@ -8,7 +8,7 @@
 
 /* A leaf's kernel may be this far from the best one. */
 #define TOLERANCE 0.003
-enum { DEEPEST = 9 };
+enum { DEEPEST = 16 };
 
 struct tree {
     const struct ig_decision_problem *p;

@@ -65,8 +65,7 @@ void ig_matmul_init(struct ig_contract *c) {
     if (c->node.op == IG_OP_matmul) ig_contract_read_packing(c, 3);
     if (c->node.op == IG_OP_matmul && ig_contract_attr_int(c, IG_ATTR_packed) == 0 && !c->has_twin) interleave(c);
     c->merged = (!c->scaled && ig_contract_attr_int(c, IG_ATTR_packed) > 0) || !has_batch(c, 1);
-    c->depth = a->dim[a->rank - 1];
-    c->depth = ig_dim_sub(dims, c->depth, ig_contract_as_dim(c, ig_contract_filled(c)));
+    c->depth = ig_dim_sub(dims, a->dim[a->rank - 1], ig_contract_as_dim(c, ig_contract_filled(c)));
     c->padded = ig_contract_rounded(c, c->depth);
     c->columns = out->dim[out->rank - 1];
     int outer = out->rank - 2;

@@ -86,12 +86,15 @@ static bool flatten_window(struct ig_rewriter *rw, const struct ig_node *n, cons
         all &= flat[i];
     }
     bool films = !flat[PLANES] && flat[ROWS] && flat[COLUMNS];
+    bool *any = rw->state;
     if (all || (!flat[PLANES] && !films)) return false;
+    *any = true;
     out_values[0] = build(rw, n, in, films);
     return true;
 }
 
 struct ig_graph *ig_pass_flatten_windows(struct ig_graph *in, const struct ig_pass_options *options) {
-    struct ig_graph *out = ig_rewrite(in, options, flatten_window, NULL);
-    return out == in ? in : ig_pass_move_views(out, options);
+    bool any = false;
+    struct ig_graph *out = ig_rewrite(in, options, flatten_window, &any);
+    return any ? ig_pass_move_views(out, options) : in;
 }

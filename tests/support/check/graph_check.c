@@ -249,11 +249,12 @@ static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const 
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
     bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED | GRAPH_SERVED));
-    bool found = false, conv = c->graph->nodes.at[region->anchor].op == IG_OP_conv;
-    bool must =
-        (c->given->flags & GRAPH_BANDED && conv) ||
-        (c->given->flags & GRAPH_PATCH && c->given->flags & GRAPH_MAPS && conv && ig_target_has_warpgroups(target)) ||
-        (c->given->flags & GRAPH_SERVED && region->family == IG_FAMILY_ATTEND && ig_target_has_warpgroups(target));
+    enum ig_op op = c->graph->nodes.at[region->anchor].op;
+    bool found = false, conv = op == IG_OP_conv, warpgroups = ig_target_has_warpgroups(target);
+    bool must = (c->given->flags & GRAPH_BANDED && conv) ||
+                (c->given->flags & GRAPH_PATCH && c->given->flags & GRAPH_MAPS && conv && warpgroups) ||
+                (c->given->flags & GRAPH_DEMANDED && op == IG_OP_matmul && warpgroups) ||
+                (c->given->flags & GRAPH_SERVED && region->family == IG_FAMILY_ATTEND && warpgroups);
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {

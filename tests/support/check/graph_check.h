@@ -25,14 +25,15 @@ enum {
     GRAPH_BF16 = 32,
     GRAPH_MAPS = 64, /* only candidates with tensor maps, but not of patches, are counted by GRAPH_CHOICE */
     GRAPH_TF32 = 128,
-    GRAPH_SWAPPED = 256,   /* only those that swap the operands of warp groups, likewise */
-    GRAPH_PATCH = 512,     /* only those by patches of images; with GRAPH_MAPS, which the copy engine brings */
-    GRAPH_INTEGERS = 1024, /* behind the pass of that name, for the reference evaluator, too */
-    GRAPH_VNNI = 2048,     /* on CPUs: the whole list also for the levels with VNNI */
-    GRAPH_NUMBERS = 4096,  /* floats of 8 bits are compared as numbers; else their codes have to be the same */
-    GRAPH_BANDED = 8192,   /* only those by banded matrices, likewise */
-    GRAPH_SERVED = 16384,  /* only attentions with a warp that copies, likewise */
-    GRAPH_CHOICE = 32768,  /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_SWAPPED = 256,    /* only those that swap the operands of warp groups, likewise */
+    GRAPH_PATCH = 512,      /* only those by patches of images; with GRAPH_MAPS, which the copy engine brings */
+    GRAPH_INTEGERS = 1024,  /* behind the pass of that name, for the reference evaluator, too */
+    GRAPH_VNNI = 2048,      /* on CPUs: the whole list also for the levels with VNNI */
+    GRAPH_NUMBERS = 4096,   /* floats of 8 bits are compared as numbers; else their codes have to be the same */
+    GRAPH_BANDED = 8192,    /* only those by banded matrices, likewise */
+    GRAPH_SERVED = 16384,   /* only attentions with a warp that copies, likewise */
+    GRAPH_DEMANDED = 32768, /* with GRAPH_MAPS: products on targets with warpgroups must have such a candidate */
+    GRAPH_CHOICE = 65536,   /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 enum { GRAPH_SIZES = 4 };

@@ -233,7 +233,8 @@ static int place_matrices(struct ig_contract *c, const struct ig_cuda_source *fr
     struct ig_cuda_matrices m;
     int which = IG_CUDA_MATRICES;
     if (ig_cuda_begins_buffer(c, from)) return 0;
-    IG_ASSERT(c->k->job, ig_cuda_find_matrices(c, from, batches, &m));
+    bool found = ig_cuda_find_matrices(c, from, batches, &m);
+    IG_ASSERT(c->k->job, found);
     map->matrices = 1;
     map->begin = ig_loops_dim(c->k, m.begin);
     for (int i = 0; i < 2; i++) {
