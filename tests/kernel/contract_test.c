@@ -563,6 +563,63 @@ static void test_twins(void **state) {
     check_few_rows("twins", build_twins, sizes, sizeof *sizes, COUNT(sizes), 9, 3);
 }
 
+struct first_rows {
+    int64_t rows, depth, columns;
+    bool layer; /* less the mean, and with a bias */
+    bool twin, reshaped;
+};
+
+static ig_value mean_of(struct ig_graph *g, ig_value x) {
+    const int64_t last = ig_type_of(g, x)->rank - 1;
+    return ig_build_reduce(g, IG_OP_reduce_mean, x, &last, 1);
+}
+
+/* A norm, and one product or two that alone read it. */
+static void build_first_rows(struct ig_graph *g, const void *argument) {
+    const struct first_rows *f = argument;
+    const int64_t sizes[] = {1, f->rows, f->depth};
+    struct ig_type type = sized_type(g, INGOT_F32, f->reshaped ? 3 : 2, f->reshaped ? sizes : sizes + 1);
+    ig_value x = ig_build_input(g, "x", &type), w[2];
+    if (f->layer) x = ig_map2(g, IG_OP_sub, x, mean_of(g, x));
+    ig_value variance = mean_of(g, ig_map2(g, IG_OP_mul, x, x));
+    variance = ig_map2(g, IG_OP_add, variance, ig_build_scalar(g, INGOT_F32, 1e-5));
+    x = ig_map2(g, IG_OP_div, x, ig_map1(g, IG_OP_sqrt, variance));
+    x = ig_map2(g, IG_OP_mul, x, random_constant(g, INGOT_F32, 1, &f->depth, 3));
+    if (f->layer) x = ig_map2(g, IG_OP_add, x, random_constant(g, INGOT_F32, 1, &f->depth, 4));
+    if (f->reshaped) {
+        const struct ig_type merged = sized_type(g, INGOT_F32, 2, sizes + 1);
+        x = ig_build_reshape(g, x, merged.dim, 2);
+    }
+    for (int i = 0; i < 2; i++)
+        w[i] = random_constant(g, INGOT_F32, 2, (const int64_t[]){f->depth, f->columns}, (uint32_t)i);
+    ig_value y = ig_build_matmul(g, x, w[0], INGOT_F32);
+    if (f->twin) y = ig_map2(g, IG_OP_mul, ig_map1(g, IG_OP_sigmoid, y), ig_build_matmul(g, x, w[1], INGOT_F32));
+    ig_build_output(g, "y", y);
+}
+
+/* Rows that a product computes first: one by all threads, several by a warp each; longer than what stays in registers, and shorter than
+ * a warp; on CUDA cores and on tensor cores; NaN; fewer than the size that is open allows. */
+static void test_rows_first(void **state) {
+    (void)state;
+    static const struct first_rows sizes[] = {
+        {.rows = 1, .depth = 1024, .columns = 136},
+        {.rows = 1, .depth = 520, .columns = 72, .layer = true, .reshaped = true},
+        {.rows = 1, .depth = 264, .columns = 2200},
+        {.rows = 1, .depth = 520, .columns = 72, .twin = true},
+        {.rows = 3, .depth = 264, .columns = 40, .layer = true},
+        {.rows = 4, .depth = 2056, .columns = 24, .reshaped = true},
+        {.rows = 2, .depth = 264, .columns = 72, .twin = true, .reshaped = true},
+    };
+    enum { CHOICES = 3 };
+    static const unsigned precisions[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16};
+    for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
+        snprintf(names[i], sizeof names[i], "rows first %d, choice %d", i / CHOICES, i % CHOICES);
+        unsigned flags = precisions[i % COUNT(precisions)] + GRAPH_ROWS_FIRST + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
+        cases[i] = (struct graph_case){names[i], build_first_rows, &sizes[i / CHOICES], 2e-2, flags, {0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+}
+
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
@@ -579,6 +636,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_direct),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_rows_first),
         cmocka_unit_test(test_kept_columns),
         cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_matrices_tf32),

@@ -36,7 +36,7 @@ enum {
     FEW = 512, /* threads per multiprocessor that can have that many registers */
 };
 
-struct lines {
+struct ig_row_lines {
     struct ig_row *r;
     int64_t n;       /* elements per row; -1: unknown */
     int lanes;       /* threads per team; 0: the block does a row, or */
@@ -93,7 +93,7 @@ static bool can_share(const struct ig_row *r, const struct ig_target *target) {
 }
 
 /* Bytes that a row's elements take in memory, inputs and outputs. */
-static double row_bytes(const struct lines *l, int64_t row, bool again) {
+static double row_bytes(const struct ig_row_lines *l, int64_t row, bool again) {
     const struct ig_row *r = l->r;
     double bytes = 0;
     for (uint32_t i = 0; i < r->region->inputs.count; i++) {
@@ -107,20 +107,20 @@ static double row_bytes(const struct lines *l, int64_t row, bool again) {
 
 /* A long row, or if several blocks do it their parts. */
 struct long_row {
-    struct lines *l;
+    struct ig_row_lines *l;
     const struct ig_target *target;
     int64_t row;
     ig_value halves;
 };
 
 /* May the elements that the blocks do be kept? */
-static bool is_even(const struct lines *l, int blocks) {
+static bool is_even(const struct ig_row_lines *l, int blocks) {
     return blocks == 1 || (l->n > 0 && l->n % ((int64_t)MOST_VECTOR * blocks) == 0);
 }
 
 /* What a block of `blocks` keeps, and how many a multiprocessor has room for. */
 static void divide_row(const struct long_row *p, int blocks) {
-    struct lines *l = p->l;
+    struct ig_row_lines *l = p->l;
     struct ig_kernel *kernel = l->r->kernel;
     int64_t part = p->row / blocks, bytes = 2 * part + SHARED_BYTES, limit = ig_target_shared_bytes(p->target);
     bool halves = p->halves != IG_NO_VALUE && part > SHORT && l->n == p->row && bytes <= limit && is_even(l, blocks);
@@ -137,7 +137,7 @@ static void divide_row(const struct long_row *p, int blocks) {
     kernel->resident = halves ? l->slots : 0;
 }
 
-static bool is_read_once(const struct lines *l, int64_t part) {
+static bool is_read_once(const struct ig_row_lines *l, int64_t part) {
     return l->halves != IG_NO_VALUE || (l->n >= 0 && part <= LONGEST && is_even(l, l->blocks));
 }
 
@@ -150,7 +150,7 @@ static double time_of(const void *user, int blocks) {
     return ig_row_share_time((double)guess_rows(p->l->r), blocks, p->l->slots, bytes);
 }
 
-static void choose_threads(struct lines *l, const struct ig_target *target) {
+static void choose_threads(struct ig_row_lines *l, const struct ig_target *target) {
     struct ig_row *r = l->r;
     int64_t row = l->n < 0 ? TEAM_ROW : l->n, lo, hi;
     ig_dim_range(r->k->dims, r->count, &lo, &hi);
@@ -195,7 +195,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     return start + time;
 }
 
-static void make_model(struct lines *l) {
+static void make_model(struct ig_row_lines *l) {
     struct ig_row *r = l->r;
     struct ig_dims *dims = r->k->dims;
     struct problem *p = IG_NEW(r->k->job, struct problem);
@@ -248,7 +248,7 @@ static bool are_one_behind_the_other(const struct ig_row *r) {
     return true;
 }
 
-static void choose_kept(struct lines *l) {
+static void choose_kept(struct ig_row_lines *l) {
     l->part = -1;
     if (l->halves != IG_NO_VALUE) {
         l->part = l->n / l->blocks;
@@ -265,7 +265,7 @@ static void choose_kept(struct lines *l) {
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 /* The positions along the reduced dims of element at*vector + lane of the row. */
-static void split_place(struct lines *l, ig_x at, ig_x lane) {
+static void split_place(struct ig_row_lines *l, ig_x at, ig_x lane) {
     struct ig_row *r = l->r;
     struct ig_nest *nest = &r->nest;
     for (int d = nest->rank - 1; d >= r->kept; d--) {
@@ -278,7 +278,7 @@ static void split_place(struct lines *l, ig_x at, ig_x lane) {
     }
 }
 
-static ig_x bind(struct lines *l, int which, ig_x place) {
+static ig_x bind(struct ig_row_lines *l, int which, ig_x place) {
     struct ig_row *r = l->r;
     ig_x x = ig_nest_bind(&r->nest, which, l->vars);
     return r->place == IG_NO_X ? x : ig_x_substitute(r->k, x, &r->place, &place, 1);
@@ -288,12 +288,12 @@ static ig_x bind(struct lines *l, int which, ig_x place) {
 
 /* The loads of constants for an element, in an expression. */
 struct loads {
-    const struct lines *l;
+    const struct ig_row_lines *l;
     ig_x at[MOST_EARLY];
     int count;
 };
 
-static bool is_constant(const struct lines *l, int buffer) {
+static bool is_constant(const struct ig_row_lines *l, int buffer) {
     const struct ig_row *r = l->r;
     for (uint32_t i = 0; i < r->region->inputs.count; i++) {
         ig_value v = r->region->inputs.at[i];
@@ -319,7 +319,7 @@ static bool collect(struct loads *s, ig_x x) {
 }
 
 /* Small constants are prefetched while the preceding kernel still runs. */
-static void fetch_constants(struct lines *l) {
+static void fetch_constants(struct ig_row_lines *l) {
     struct ig_row *r = l->r;
     for (uint32_t i = 0; l->few && i < r->region->inputs.count; i++) {
         ig_value v = r->region->inputs.at[i];
@@ -333,7 +333,7 @@ static void fetch_constants(struct lines *l) {
 
 /* The constants that the last pass loads for the element at `place`, always in the same order; false if there are too
  * many. */
-static bool collect_last(struct lines *l, ig_x place, struct loads *out) {
+static bool collect_last(struct ig_row_lines *l, ig_x place, struct loads *out) {
     struct ig_row *r = l->r;
     *out = (struct loads){.l = l};
     for (uint32_t i = 0; i < r->stores.count; i++) {
@@ -343,7 +343,7 @@ static bool collect_last(struct lines *l, ig_x place, struct loads *out) {
     return true;
 }
 
-static void load_constants(struct lines *l, struct ig_stmt *body) {
+static void load_constants(struct ig_row_lines *l, struct ig_stmt *body) {
     struct ig_row *r = l->r;
     ig_x at, lane = num(r, 0);
     struct loads loads;
@@ -369,7 +369,7 @@ static void load_constants(struct lines *l, struct ig_stmt *body) {
     l->n_early = loads.count;
 }
 
-static ig_x take_constants(struct lines *l, ig_x x, ig_x place) {
+static ig_x take_constants(struct ig_row_lines *l, ig_x x, ig_x place) {
     struct loads loads;
     ig_x to[MOST_EARLY];
     if (l->n_early == 0) return x;
@@ -381,7 +381,7 @@ static ig_x take_constants(struct lines *l, ig_x x, ig_x place) {
 
 /* ---- Passes ------------------------------------------------------------------------------------------------------ */
 
-static void emit_element(struct lines *l, struct ig_stmt *body, int pass, ig_x place) {
+static void emit_element(struct ig_row_lines *l, struct ig_stmt *body, int pass, ig_x place) {
     struct ig_row *r = l->r;
     for (uint32_t i = 0; i < r->stores.count; i++) {
         const struct ig_row_store *s = &r->stores.at[i];
@@ -396,7 +396,7 @@ static void emit_element(struct lines *l, struct ig_stmt *body, int pass, ig_x p
     }
 }
 
-static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
+static void emit_pass(struct ig_row_lines *l, struct ig_stmt *body, int pass) {
     struct ig_row *r = l->r;
     bool work = false;
     for (uint32_t i = 0; i < r->steps.count; i++) {
@@ -427,7 +427,7 @@ static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
 }
 
 /* The stores made once per row, after all passes, by the first block of a cluster. */
-static void emit_results(struct lines *l, struct ig_stmt *body) {
+static void emit_results(struct ig_row_lines *l, struct ig_stmt *body) {
     struct ig_row *r = l->r;
     bool any = false;
     for (uint32_t i = 0; i < r->stores.count; i++)
@@ -440,7 +440,7 @@ static void emit_results(struct lines *l, struct ig_stmt *body) {
 }
 
 /* The tile loop and, for teams, the loop over the tile's rows inside it. */
-static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
+static struct ig_stmt *row_loop(struct ig_row_lines *l, ig_x *out_row) {
     struct ig_row *r = l->r;
     struct ig_dims *dims = r->k->dims;
     ig_dim rows = ig_dim_product(dims, r->nest.extent, r->kept);
@@ -465,12 +465,12 @@ static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
     return body;
 }
 
-static void emit_call(struct lines *l, struct ig_stmt *body, const struct ig_row_call *call) {
+static void emit_call(struct ig_row_lines *l, struct ig_stmt *body, const struct ig_row_call *call) {
     ig_s_call(l->r->k, body, call->function, call->args, call->n_args);
 }
 
 /* The block's part of the row comes to shared memory. */
-static void emit_copy(struct lines *l, struct ig_stmt *body, ig_x row) {
+static void emit_copy(struct ig_row_lines *l, struct ig_stmt *body, ig_x row) {
     struct ig_row *r = l->r;
     ig_x from = ig_x_mul(r->k, row, num(r, l->n));
     if (l->blocks > 1) from = ig_x_add(r->k, from, ig_x_mul(r->k, l->share, num(r, l->part)));
@@ -479,16 +479,22 @@ static void emit_copy(struct lines *l, struct ig_stmt *body, ig_x row) {
     ig_s_call(r->k, body, "ig_keep", args, 3);
 }
 
-static void emit(struct lines *l) {
+/* The dims that are kept, of row number `row`. */
+static void split_row(struct ig_row_lines *l, ig_x row) {
     struct ig_row *r = l->r;
-    ig_x row;
-    struct ig_stmt *body = row_loop(l, &row);
-    if (l->copied) emit_copy(l, body, row);
     for (int d = r->kept - 1; d > 0; d--) {
         l->vars[d] = ig_x_mod(r->k, row, dim(r, r->nest.extent[d]));
         row = ig_x_div(r->k, row, dim(r, r->nest.extent[d]));
     }
     if (r->kept > 0) l->vars[0] = row;
+}
+
+static void emit(struct ig_row_lines *l) {
+    struct ig_row *r = l->r;
+    ig_x row;
+    struct ig_stmt *body = row_loop(l, &row);
+    if (l->copied) emit_copy(l, body, row);
+    split_row(l, row);
     fetch_constants(l);
     if (l->arrival) emit_call(l, body, &l->arrival->first);
     load_constants(l, body);
@@ -516,21 +522,21 @@ int ig_row_vector_cuda(struct ig_row *r) {
 }
 
 /* Each lane takes at least one vector. */
-static void fit_lanes(struct lines *l) {
+static void fit_lanes(struct ig_row_lines *l) {
     while (l->lanes > 1 && l->n > 0 && (int64_t)l->lanes * l->vector > l->n && l->lanes / 2 * l->vector >= l->n)
         l->lanes /= 2;
 }
 
 /* Of the registers that were chosen before it was known. */
-static void set_widths(struct lines *l) {
+static void set_widths(struct ig_row_lines *l) {
     for (uint32_t i = 0; i < l->r->k->buffers.count; i++) {
         struct ig_buffer *b = &l->r->k->buffers.at[i];
         if (b->kind == IG_BUFFER_SPREAD) b->width = l->vector;
     }
 }
 
-static bool lines_prepare(struct lines *l, struct ig_row *r, const struct ig_target *target) {
-    *l = (struct lines){.r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE};
+static bool lines_prepare(struct ig_row_lines *l, struct ig_row *r, const struct ig_target *target) {
+    *l = (struct ig_row_lines){.r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE};
     if (!r->regular || r->columns) return false;
     ig_dim_is_const(r->k->dims, r->count, &l->n);
     choose_threads(l, target);
@@ -563,7 +569,8 @@ static void keep_operands(struct ig_row *r, int64_t elements, int each) {
 }
 
 bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival) {
-    struct lines l = {.r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE, .few = true, .arrival = arrival};
+    struct ig_row_lines l = {
+        .r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE, .few = true, .arrival = arrival};
     if (!r->regular || r->columns || !ig_dim_is_const(r->k->dims, r->count, &l.n) || l.n < 2) return false;
     l.part = l.n;
     r->cache_of[arrival->value] = arrival->buffer;
@@ -580,12 +587,48 @@ bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival)
     return true;
 }
 
+/* ---- Rows within another kernel ---------------------------------------------------------------------------------- */
+
+struct ig_row_lines *ig_row_within_cuda(struct ig_row *r, bool single) {
+    struct ig_row_lines *l = IG_NEW(r->k->job, struct ig_row_lines);
+    *l = (struct ig_row_lines){.r = r, .n = -1, .blocks = 1, .slots = 1, .halves = IG_NO_VALUE, .few = true};
+    if (!r->regular || r->columns || !ig_dim_is_const(r->k->dims, r->count, &l->n) || l->n < 2) return NULL;
+    l->part = l->n;
+    l->lanes = single ? 0 : LANES;
+    const int threads = single ? r->kernel->threads : LANES;
+    ig_row_keep_cuda(r, l->n, (int)((l->n + threads - 1) / threads));
+    if (!ig_row_prepare(r, 0)) return NULL;
+    l->vector = ig_row_vector_cuda(r);
+    set_widths(l);
+    return l;
+}
+
+void ig_row_within_constants_cuda(struct ig_row_lines *l, struct ig_stmt *body) {
+    if (l->lanes)
+        fetch_constants(l);
+    else
+        load_constants(l, body);
+}
+
+void ig_row_within_emit_cuda(struct ig_row_lines *l, struct ig_stmt *body) {
+    struct ig_row *r = l->r;
+    ig_x row = num(r, 0);
+    if (l->lanes) {
+        body = ig_s_for(r->k, body, IG_FOR_TEAM, row, dim(r, ig_row_results(r)), num(r, 1), &row);
+        body->lanes = l->lanes;
+    }
+    split_row(l, row);
+    if (l->lanes) load_constants(l, body);
+    for (int pass = 0; pass <= r->passes; pass++)
+        emit_pass(l, body, pass);
+}
+
 /* ---- Choosing among schedules ------------------------------------------------------------------------------------ */
 
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, const struct ig_sizes *at) {
     struct ig_row r;
-    struct lines l;
+    struct ig_row_lines l;
     ig_row_init(&r, graph, region, at, true);
     if (r.regular && r.columns && ig_row_columns_cuda(&r)) {
         ig_row_finish(&r);

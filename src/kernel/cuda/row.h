@@ -25,6 +25,15 @@ struct ig_row_arrival {
 /* Makes the kernel of r, initialised and with kernel->threads set: a block for each row. False if the region turns out not to be
  * regular. */
 bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival);
+/*
+ * Rows within a kernel of other work: a `single` one is done by all threads of each block, of several each by a warp. r is initialised
+ * (ig_row_init_within), and kernel->threads set. NULL if the region turns out not to be regular.
+ */
+struct ig_row_lines;
+struct ig_row_lines *ig_row_within_cuda(struct ig_row *r, bool single);
+/* Loads what each row needs of constants, where that is worth it: before the kernel waits for the preceding one. */
+void ig_row_within_constants_cuda(struct ig_row_lines *lines, struct ig_stmt *body);
+void ig_row_within_emit_cuda(struct ig_row_lines *lines, struct ig_stmt *body);
 /* Rows in pieces that lie side by side; false if there are none, or the region turns out not to be regular. */
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target);
 /*

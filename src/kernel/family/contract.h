@@ -25,6 +25,7 @@ struct ig_contract {
     struct ig_node node; /* the contraction, copied */
     bool has_twin;       /* the region has a second product, of the same first operand and sizes */
     struct ig_node twin;
+    bool first;             /* the region computes the rows of A first, with reductions */
     enum ingot_dtype dtype; /* accumulator type */
     enum ingot_dtype
         operand; /* A's type as micro-kernels read it: with pairs and fours together bf16, u8 or i16, else dtype */

@@ -491,13 +491,9 @@ bool ig_row_prepare(struct ig_row *r, int lanes) {
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at,
-                 bool joins) {
-    *r = (struct ig_row){.graph = graph, .region = region, .at = at, .joins = joins};
-    r->kernel = IG_NEW(graph->job, struct ig_kernel);
+static void init(struct ig_row *r) {
+    struct ig_graph *graph = r->graph;
     r->regular = true;
-    r->k = r->kernel->loops = ig_loops_create(graph->job, graph->dims);
-    ig_lower_init(&r->lower, r->k, graph, region);
     r->pass_of = IG_NEW_ARRAY(graph->job, int, graph->values.count);
     r->cache_of = IG_NEW_ARRAY(graph->job, int, graph->values.count);
     r->cache_pass = IG_NEW_ARRAY(graph->job, int, graph->values.count);
@@ -507,6 +503,24 @@ void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_regio
     r->place = IG_NO_X;
     assign_passes(r);
     if (r->regular) measure(r);
+}
+
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at,
+                 bool joins) {
+    *r = (struct ig_row){.graph = graph, .region = region, .at = at, .joins = joins};
+    r->kernel = IG_NEW(graph->job, struct ig_kernel);
+    r->k = r->kernel->loops = ig_loops_create(graph->job, graph->dims);
+    ig_lower_init(&r->lower, r->k, graph, region);
+    init(r);
+}
+
+void ig_row_init_within(struct ig_row *r, struct ig_kernel *kernel, const struct ig_lower *lower,
+                        const struct ig_sizes *at) {
+    *r = (struct ig_row){.graph = lower->graph, .region = lower->region, .at = at, .joins = true};
+    r->kernel = kernel;
+    r->k = lower->loops;
+    r->lower = *lower;
+    init(r);
 }
 
 void ig_row_finish(struct ig_row *r) {

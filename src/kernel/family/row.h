@@ -115,6 +115,9 @@ ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v
  */
 void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at,
                  bool joins);
+/* The same of rows that a kernel of other work does besides, from and to the buffers that `lower` has for its region. */
+void ig_row_init_within(struct ig_row *r, struct ig_kernel *kernel, const struct ig_lower *lower,
+                        const struct ig_sizes *at);
 /* Lowers everything over the nest and simplifies it; false if the region turns out not to be regular. `lanes`: columns
  * side by side, with an array of results per step; 0: results are accumulators. */
 bool ig_row_prepare(struct ig_row *r, int lanes);

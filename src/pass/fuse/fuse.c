@@ -27,6 +27,7 @@
 #include "pass/fuse/attend.h"
 #include "pass/fuse/exchanges.h"
 #include "pass/fuse/in_place.h"
+#include "pass/fuse/norms.h"
 #include "pass/fuse/profit.h"
 #include "pass/fuse/scatters.h"
 #include "pass/fuse/siblings.h"
@@ -879,6 +880,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     if (!join || !options->estimator) return;
     decide_views(g, options, &choices);
     if (decide_attentions(g, options, &choices)) decide_views(g, options, &choices);
+    ig_join_norms(g, options);
     ig_join_siblings(g);
     ig_join_exchanges(g, options);
 }

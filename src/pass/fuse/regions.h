@@ -1,4 +1,4 @@
-/* The two passes that divide the graph into regions (fuse.c). */
+/* The two passes that divide the graph into regions (fuse.c), and what the files beside them share. */
 #ifndef IG_PASS_REGIONS_H
 #define IG_PASS_REGIONS_H
 
@@ -11,5 +11,8 @@
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options);
 /* If fuse formed no regions (it is switched off), forms one per node. */
 struct ig_graph *ig_pass_partition(struct ig_graph *in, const struct ig_pass_options *options);
+
+/* Removes regions, by number, that others have taken the place of: no node is of one. */
+void ig_regions_remove(struct ig_graph *graph, const bool *dead);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "ir/canonical.h"
 #include "ir/part.h"
+#include "pass/fuse/regions.h"
 
 /* How many parts a joined kernel may have: each of its blocks looks for its own. */
 enum { MOST_PARTS = 12 };
@@ -85,21 +86,6 @@ static void place(struct joining *s, uint32_t r) {
     }
 }
 
-static void remove_dead(struct joining *s) {
-    struct ig_graph *g = s->g;
-    uint32_t *index = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1), count = 0;
-    for (uint32_t r = 0; r < g->regions.count; r++) {
-        if (s->dead[r]) continue;
-        index[r] = count;
-        g->regions.at[count++] = g->regions.at[r];
-    }
-    g->regions.count = count;
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        struct ig_node *n = &g->nodes.at[id];
-        if (n->region != IG_NO_REGION) n->region = index[n->region];
-    }
-}
-
 void ig_join_siblings(struct ig_graph *g) {
     struct joining s = {.g = g};
     s.last_of = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
@@ -110,5 +96,5 @@ void ig_join_siblings(struct ig_graph *g) {
     find_first_readers(&s);
     for (uint32_t r = 0; r < g->regions.count; r++)
         place(&s, r);
-    remove_dead(&s);
+    ig_regions_remove(g, s.dead);
 }

@@ -10,6 +10,7 @@
 #include "codegen/c/print.h"
 #include "codegen/cuda/print.h"
 #include "compile/compiler.h"
+#include "compile/estimates.h"
 #include "device/device.h"
 #include "ir/eval/eval.h"
 #include "ir/part.h"
@@ -241,6 +242,7 @@ static bool counts(const struct ig_kernel *kernel, unsigned flags) {
     if (flags & GRAPH_PATCH) return flags & GRAPH_MAPS ? brought : kernel->patch != NULL;
     if (flags & GRAPH_BANDED) return kernel->banded;
     if (flags & GRAPH_SERVED) return kernel->attend && kernel->attend->served;
+    if (flags & GRAPH_ROWS_FIRST) return kernel->gemm && kernel->gemm->first;
     return flags & GRAPH_MAPS ? kernel->n_maps > 0 && !brought : kernel->gemm && kernel->gemm->swapped;
 }
 
@@ -248,11 +250,13 @@ static bool counts(const struct ig_kernel *kernel, unsigned flags) {
 static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
-    bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED | GRAPH_SERVED));
+    bool any = !(c->given->flags &
+                 (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED | GRAPH_SERVED | GRAPH_ROWS_FIRST));
     enum ig_op op = c->graph->nodes.at[region->anchor].op;
     bool found = false, conv = op == IG_OP_conv, warpgroups = ig_target_has_warpgroups(target);
     bool must = (c->given->flags & GRAPH_BANDED && conv) ||
                 (c->given->flags & GRAPH_PATCH && c->given->flags & GRAPH_MAPS && conv && warpgroups) ||
+                (c->given->flags & GRAPH_ROWS_FIRST && op == IG_OP_matmul && ig_target_can_stream(target)) ||
                 (c->given->flags & GRAPH_DEMANDED && op == IG_OP_matmul && warpgroups) ||
                 (c->given->flags & GRAPH_SERVED && region->family == IG_FAMILY_ATTEND && warpgroups);
     struct ig_kernel *kernel;
@@ -274,6 +278,7 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
                                                                           : IG_PRECISION_TF32,
                                              .everywhere = true};
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
+    if (flags & GRAPH_ROWS_FIRST) options.estimator = ig_estimates_open(job, options.target);
     bool raw = c->given->flags & GRAPH_RAW;
     const char *passes = ig_format(job, "%sattend %s%sfuse partition", raw ? "" : "layout ", narrow ? "precision " : "",
                                    raw ? "" : "pack ");

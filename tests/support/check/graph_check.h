@@ -33,7 +33,10 @@ enum {
     GRAPH_BANDED = 8192,    /* only those by banded matrices, likewise */
     GRAPH_SERVED = 16384,   /* only attentions with a warp that copies, likewise */
     GRAPH_DEMANDED = 32768, /* with GRAPH_MAPS: products on targets with warpgroups must have such a candidate */
-    GRAPH_CHOICE = 65536,   /* times a number: that candidate of each kernel, if it has that many; else the first */
+    /* Rows in front of products are joined with them where estimates allow; only products that compute such rows are counted likewise, and
+     * there must be one on targets with streams. */
+    GRAPH_ROWS_FIRST = 65536,
+    GRAPH_CHOICE = 131072, /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 enum { GRAPH_SIZES = 4 };

@@ -19,7 +19,8 @@ static void print_stream_constants(const struct ig_cuda_gemm *g, struct ig_text 
     struct ig_cuda_stream at = ig_cuda_gemm_stream(g);
     ig_text_printf(text, "enum { PRODUCTS = %d, ALL_DEPTH = %d, A_COPY = %d };\n", g->twin ? 2 : 1, g->depth,
                    g->a_copy);
-    ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, ROWS_AT = %d };\n", at.ring, at.barriers, at.rows);
+    ig_text_printf(text, "enum { RING_AT = %d, BARRIERS_AT = %d, ROWS_AT = %d, ROWS_FIRST = %d };\n", at.ring,
+                   at.barriers, at.rows, g->first);
     /* The tensor cores multiply all columns at once, and warps share their depth. */
     bool cores = g->bm > 4;
     int columns = (g->twin ? 2 : 1) * g->bn, piece = g->bk * ig_cuda_gemm_element(g),

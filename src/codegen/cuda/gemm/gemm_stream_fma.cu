@@ -26,6 +26,7 @@ struct weights {
 struct rows_of_block {
     // Beyond the last of `left` rows, elements are zero.
     __device__ __forceinline__ rows_of_block(const char *from, long long line, int left) {
+        if constexpr (ROWS_FIRST) return; // the kernel has computed them there
         constexpr int each = ALL_DEPTH * ELEMENT / A_COPY;
         __syncthreads(); // the preceding tile's have been read
         for (int i = threadIdx.x; i < BM * each; i += THREADS)

@@ -6,7 +6,8 @@
 // columns, and add up their parts of the sums at the end.
 //
 // Of each 128 bytes of the depth a thread has 32, of both operands alike, so that eight threads that read together find
-// their 16 bytes in different banks. Rows come straight from memory, mostly the first-level cache, a piece ahead.
+// their 16 bytes in different banks. Rows come straight from memory, mostly the first-level cache, a piece ahead; or from shared
+// memory, where the kernel has computed ROWS_FIRST.
 
 constexpr int BOX = 128, BOXES = PIECE / BOX, WIDTH = PRODUCTS * BN;
 
@@ -28,6 +29,12 @@ struct weights {
     }
 };
 
+__device__ __forceinline__ uint4 load_shared(unsigned from) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(from));
+    return x;
+}
+
 struct rows_of_block {
     const char *from;
     long long line;
@@ -41,19 +48,15 @@ struct rows_of_block {
     // 16 bytes of row 8n and the thread's.
     __device__ __forceinline__ uint4 load(int n, int at) const {
         uint4 x = make_uint4(0, 0, 0, 0);
-        if (n * 8 < left && at < ALL_DEPTH * ELEMENT)
+        if (n * 8 < left && at < ALL_DEPTH * ELEMENT && ROWS_FIRST)
+            x = load_shared(shared_memory() + ROWS_AT + (threadIdx.x % 32 / 4 + n * 8) * ALL_DEPTH * ELEMENT + at);
+        else if (n * 8 < left && at < ALL_DEPTH * ELEMENT)
             asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                          : "l"(from + n * 8 * line + at));
         return x;
     }
 };
-
-__device__ __forceinline__ uint4 load_shared(unsigned from) {
-    uint4 x;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(from));
-    return x;
-}
 
 struct sums {
     float c[WIDTH / 16][BM / 8][4];

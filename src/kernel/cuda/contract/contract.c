@@ -96,6 +96,7 @@ static const struct ig_cuda_problem *make_model(struct ig_cuda_product *s) {
                                   .mapped = ig_cuda_can_map(c, s->g, &s->a, &s->b, &s->batches),
                                   .boxed = ig_cuda_find_columns_apart(c, &s->b, &s->batches, &s->columns_apart),
                                   .twin = c->has_twin,
+                                  .first = ig_cuda_rows_most(s->first),
                                   .single = ig_contract_const(c, s->batches.count, 0) == 1,
                                   .fixed =
                                       ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
@@ -153,7 +154,7 @@ static bool choose(struct ig_cuda_product *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
     struct ig_contract *c = s->c;
     c->choices = find_candidates(s, candidates);
-    IG_ASSERT(s->k->job, c->choices > 0 || c->has_twin);
+    IG_ASSERT(s->k->job, c->choices > 0 || c->has_twin || c->first);
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
     if (c->region->pushed) {
@@ -185,8 +186,9 @@ static const char *tactic(struct ig_cuda_product *s) {
         return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
                          g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, split);
     if (g->stream)
-        return ig_format(s->k->job, "gemm %s stream %dx%s%d, %d warps, %d pieces ahead%s", maths[g->math], g->bm,
-                         g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, g->pushes ? ", pushed" : "");
+        return ig_format(s->k->job, "gemm %s stream %dx%s%d, %d warps, %d pieces ahead%s%s", maths[g->math], g->bm,
+                         g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, g->first ? ", rows first" : "",
+                         g->pushes ? ", pushed" : "");
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? producer_tactic(s)
                      : g->swapped    ? " wgmma swapped"
@@ -638,8 +640,10 @@ bool ig_cuda_contract_gemm(struct ig_contract *c) {
     struct ig_cuda_product s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
     if (!choose_math(&s)) return false;
     if (c->spatial && !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
+    if (c->first && !(s.first = ig_cuda_rows_find(c))) return false;
     if (!choose(&s)) return c->choices > 0;
     make_buffers(&s);
+    if (s.first && !ig_cuda_rows_prepare(s.first, ig_cuda_gemm_stream(s.g).rows)) return false;
     emit(&s);
     ig_loops_store_once(s.k);
     return !c->astray;

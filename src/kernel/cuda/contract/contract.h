@@ -112,9 +112,10 @@ struct ig_cuda_problem {
     int slice;             /* it can fetch patches of the windows' image: bytes of the channels that these have; or 0 */
     int64_t height, width; /* of the output, of windows */
     bool boxed;            /* it can fetch B of all batches as one matrix */
-    bool twin;             /* two products of the same A: only `direct` does both, if it can */
-    bool fixed;            /* columns and depth are constants */
-    bool single;           /* there is one batch, whatever the sizes */
+    bool twin;             /* two products of the same A: only `direct` and `stream` do both, if they can */
+    int first;   /* at most so many rows of A are computed by the kernel, first, which only `stream` does; 0: none */
+    bool fixed;  /* columns and depth are constants */
+    bool single; /* there is one batch, whatever the sizes */
 };
 /* Chooses tiles, warps, stages and splits for a problem: at most `most` descriptions that otherwise equal *gemm, best
  * by the cost model first. All are correct, so a tuner may measure them. Returns how many. */

@@ -364,6 +364,7 @@ static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     double all = matrices * (double)p->depth * (double)p->columns * ig_cuda_gemm_element(g);
     int64_t tiles = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn);
     double time = g->bm > 4 ? boxes_time(p, g, tiles, all) : columns_time(p, g, tiles, all);
+    if (p->first) time += 200 + 150 * p->first; /* a pass over each of the rows */
     return (START + time + (p->heavy ? 200 : 0)) / 1000;
 }
 
@@ -611,7 +612,7 @@ static void add_streams(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     if (!fits || p->rows > MOST_ROWS || ig_cuda_math_is_bytes(like->math) || p->depth > INT32_MAX / 64) return;
     for (int bm = 1; bm <= (element == 2 ? MOST_ROWS : 4); bm *= 2) {
         bool cores = bm > 4;
-        if (bm < p->rows || (bm >= 2 * p->rows && bm > 1 && bm != 8)) continue;
+        if (bm < p->rows || bm < p->first || (bm >= 2 * p->rows && bm > 1 && bm != 8)) continue;
         if (cores && (p->a_copy < 16 || !p->boxed)) continue;
         int64_t step = cores ? 16 : 4, bn = ceil_div(ceil_div(p->columns, BLOCKS), step) * step;
         struct ig_cuda_gemm g = *like;
@@ -621,6 +622,7 @@ static void add_streams(const struct ig_cuda_problem *p, const struct ig_cuda_ge
         g.bn = (int)(cores && bn > MOST_CORE_COLUMNS ? MOST_CORE_COLUMNS : bn);
         g.warps_m = 1;
         g.depth = (int)p->depth;
+        g.first = p->first;
         int box = 128 / element;
         g.bk = !cores ? PIECE / element : g.bn * (g.twin ? 2 : 1) <= FEW_COLUMNS ? 2 * box : box;
         for (g.warps_n = 8; g.warps_n >= 4; g.warps_n /= 2) {
@@ -636,9 +638,13 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     struct ig_cuda_gemm groups = *like, producers[SERVED];
     struct candidates own = {.out = producers, .most = most / 2 < SERVED ? most / 2 : SERVED};
     groups.warpgroups = suits_warpgroups(p);
-    if (groups.warpgroups && p->mapped && !p->twin) add_producers(p, like, &own);
+    if (groups.warpgroups && p->mapped && !p->twin && !p->first) add_producers(p, like, &own);
     if (groups.warpgroups && p->slice > 0) add_patches(p, like, &own);
     struct candidates c = {.out = out, .most = (most < LIMIT ? most : LIMIT) - own.count};
+    if (p->first) {
+        add_streams(p, like, &c);
+        return c.count;
+    }
     if (p->twin) {
         add_directs(p, like, &c);
         add_streams(p, like, &c);

@@ -7,6 +7,7 @@
 #define IG_KERNEL_CUDA_CONTRACT_PRODUCT_H
 
 #include "kernel/cuda/contract/contract_maps.h"
+#include "kernel/cuda/contract/contract_rows.h"
 
 struct ig_cuda_product {
     struct ig_contract *c;
@@ -18,7 +19,8 @@ struct ig_cuda_product {
     ig_dim rows, columns_apart; /* `boxed`: columns of B from one batch to the next */
     int tile;                   /* buffer of sums */
     int list;
-    int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
+    int a_lines, b_lines;       /* FILLED: buffers of the operands' lines */
+    struct ig_cuda_rows *first; /* the rows of A, which the kernel computes; NULL: they come from memory */
     /* Variables of the tile being emitted. */
     ig_x at, share, first_row, first_column;
 };

@@ -47,6 +47,7 @@ void ig_product_emit_stream(struct ig_cuda_product *s, struct ig_stmt *body) {
     struct ig_call_arg args[8];
     int n = 0;
     ig_s_text(s->k, body, boxes ? "gemm::stream product(map0, map1);" : "gemm::stream product;");
+    if (s->first) ig_cuda_rows_emit_constants(s->first, body);
     if (boxes) {
         push(args, &n, -1,
              ig_x_add(s->k, ig_x_mul(s->k, s->at, ig_contract_dim(s->c, s->columns_apart)), s->first_column));
@@ -61,6 +62,7 @@ void ig_product_emit_stream(struct ig_cuda_product *s, struct ig_stmt *body) {
     if (s->g->pushes) args[n++] = ig_cuda_contract_seat(s->c);
     ig_s_call(s->k, body, "product.begin", args, n);
     emit_operands(s, body);
+    if (s->first) ig_cuda_rows_emit(s->first, body);
     n = 0;
     push(args, &n, s->tile, ig_contract_int(s->c, 0));
     push(args, &n, s->a.buffer, s->a.base);

@@ -143,7 +143,7 @@ struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
     struct ig_cuda_stream s = {.ring = round_up(4 * gemm->bm * ig_cuda_gemm_tile_row(gemm), PATTERN)};
     s.barriers = s.ring + (pieces > sums ? pieces : sums);
     s.rows = round_up(s.barriers + stages * 8, 16);
-    s.end = s.rows + (cores ? 0 : gemm->bm * gemm->depth * element);
+    s.end = s.rows + (cores ? gemm->first : gemm->bm) * gemm->depth * element;
     s.end = s.end < IG_CUDA_THIRD ? IG_CUDA_THIRD : s.end;
     return s;
 }

@@ -103,6 +103,7 @@ struct ig_cuda_gemm {
      * in copies of 16 bytes, sm_90 and warps_m = 1. */
     bool stream;
     int depth;                             /* stream: of the whole product */
+    int first;                             /* stream: A's rows, so many, lie in shared memory; 0: in memory */
     const struct ig_cuda_exchange *pushes; /* stream: rows that are also sent to all ranks; or NULL */
     /* direct, stream: there is a second B; the tile has its columns behind those of the first. If direct, half of the warps
      * multiply by it. */
