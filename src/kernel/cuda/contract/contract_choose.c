@@ -592,9 +592,8 @@ static void add_directs(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     }
 }
 
-/* As many stages as two blocks of a multiprocessor have room for. A third would not fit: the next kernel's blocks, which start as
- * these end, are spread evenly then. On the tensor cores, two of eight warps and three of four are enough. False if fewer than two
- * stages fit. */
+/* As many stages as two blocks of a multiprocessor have room for. On the tensor cores, two of eight warps and three of four are
+ * enough. False if fewer than two stages fit. */
 static bool fit_stream(struct ig_cuda_gemm *g) {
     enum { MOST_STAGES = 8, LARGEST = 112 << 10 };
     g->stages = g->bm <= 4 ? MOST_STAGES : g->warps_n == 8 ? 2 : 3;

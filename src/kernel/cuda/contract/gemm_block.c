@@ -135,6 +135,15 @@ static int direct_shared(const struct ig_cuda_gemm *gemm) {
     return 4 * gemm->bm * (ig_cuda_gemm_tile_row(gemm) + gemm->warps_n * gemm->bn);
 }
 
+/* What a block asks for that needs `bytes`: mostly so much that no third one fits. Then those of the next kernel, which start as these
+ * end, are spread evenly, and small ones do not crowd on few multiprocessors. But where boxes bring all of a block's weights at once,
+ * and these are large, it fits beside two blocks of the kernel before, while which they arrive. */
+static int asked_for(const struct ig_cuda_gemm *gemm, int bytes) {
+    int64_t weights = (int64_t)gemm->bn * (gemm->twin ? 2 : 1) * gemm->depth * ig_cuda_gemm_element(gemm);
+    bool whole = gemm->bm > 4 && gemm->stages * gemm->warps_n * gemm->bk >= gemm->depth;
+    return (whole && weights > IG_CUDA_FOURTH) || bytes > IG_CUDA_THIRD ? bytes : IG_CUDA_THIRD;
+}
+
 struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
     bool cores = gemm->bm > 4;
     int element = ig_cuda_gemm_element(gemm), piece = gemm->bk * element, columns = gemm->bn * (gemm->twin ? 2 : 1);
@@ -144,7 +153,7 @@ struct ig_cuda_stream ig_cuda_gemm_stream(const struct ig_cuda_gemm *gemm) {
     s.barriers = s.ring + (pieces > sums ? pieces : sums);
     s.rows = round_up(s.barriers + stages * 8, 16);
     s.end = s.rows + (cores ? gemm->first : gemm->bm) * gemm->depth * element;
-    s.end = s.end < IG_CUDA_THIRD ? IG_CUDA_THIRD : s.end;
+    s.end = asked_for(gemm, s.end);
     return s;
 }
 

@@ -27,8 +27,9 @@
 #include "ingot/ingot.h"
 
 enum { IG_CUDA_TILE_PAD = 8, IG_CUDA_BAND = 16, IG_CUDA_OWN_COLUMNS = 8 };
-/* Of streams: two blocks of so many bytes fit into a multiprocessor's shared memory, three do not. */
-enum { IG_CUDA_THIRD = 77 << 10 };
+/* Of streams: two blocks of IG_CUDA_THIRD bytes fit into a multiprocessor's shared memory, three just do not, so that there is as much
+ * room as possible beside two; of less than IG_CUDA_FOURTH, four fit. */
+enum { IG_CUDA_THIRD = (75 << 10) + 128, IG_CUDA_FOURTH = 56 << 10 };
 
 /* The instructions that multiply. */
 enum ig_cuda_math {
