@@ -235,6 +235,9 @@ EMULATED static void __nanosleep(unsigned) {
 EMULATED static int __ffs(int bits) {
     return __builtin_ffs(bits);
 }
+EMULATED static int __popc(unsigned bits) {
+    return __builtin_popcount(bits);
+}
 EMULATED static size_t __cvta_generic_to_shared(const void *at) {
     return emulator->shared_address(at);
 }

@@ -105,6 +105,23 @@ const struct ig_code_function ig_cuda_functions[] = {
      "                     : \"memory\");\n"
      "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
      "}\n"},
+    {"ig_list_range", NULL, NULL,
+     "/* A warp lists, in order, which of `count` places are from lo on and below hi, and how many these are. */\n"
+     "static __device__ void ig_list_range(uint16_t *listed, int32_t *found, const int32_t *places, int count, int64_t "
+     "lo,\n"
+     "                                     int64_t hi) {\n"
+     "    const int lane = threadIdx.x % 32;\n"
+     "    int n = 0;\n"
+     "#pragma unroll 4\n"
+     "    for (int first = 0; first < count; first += 32) {\n"
+     "        const int place = first + lane < count ? places[first + lane] : -1;\n"
+     "        const bool own = lo <= place && place < hi;\n"
+     "        const unsigned all = __ballot_sync(0xffffffff, own);\n"
+     "        if (own) listed[n + __popc(all & ((1u << lane) - 1))] = (uint16_t)(first + lane);\n"
+     "        n += __popc(all);\n"
+     "    }\n"
+     "    if (lane == 0) *found = n;\n"
+     "}\n"},
     {"ig_cluster_sum_f32", NULL, NULL,
      "/* Adds up a number of each thread, if it has one, with those of the same threads of the cluster's other */\n"
      "/* blocks, in the same order everywhere; takes as much of the beginning of dynamic shared memory as there are. "
