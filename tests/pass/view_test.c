@@ -71,6 +71,17 @@ static const struct rewrite views[] = {
      "  %6 = transpose(%5) {perm=[1,0,2]}: f32[batch,seq,20]\n"
      OUT(6),
      "matmul f32[batch,seq,20]", 0, 0},
+    /* the rows of one sample, a product, and back to a residual of the old shape: the sum stays after the product */
+    {"move-views",
+     "  %3 = reduce_sum(%0) {axes=[0,1]}: f32[1,1,6,5]\n"
+     "  %4 = reshape(%3) {dims=[6,5]}: f32[6,5]\n"
+     DATA(5, "w", "[5,5]")
+     "  %6 = matmul(%4, %5) {acc=f32, packed=0, n=0, math=0}: f32[6,5]\n"
+     "  %7 = reshape(%6) {dims=[1,1,6,5]}: f32[1,1,6,5]\n"
+     "  %8 = add(%7, %3): f32[1,1,6,5]\n"
+     "  %9 = tanh(%8): f32[1,1,6,5]\n"
+     OUT(9),
+     "reduce_sum f32[1,1,6,5]; reshape f32[6,5]; matmul f32[6,5]; add f32[6,5]; tanh f32[6,5]; reshape f32[1,1,6,5]", 0, 0},
     /* flattened rows, a product, a bias, and back: the bias stays after the product */
     {"move-views",
      "  %3 = reshape(%1) {dims=[batch*seq,12]}: f32[batch*seq,12]\n"

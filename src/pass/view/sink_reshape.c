@@ -74,6 +74,22 @@ static bool map_axes(const struct reshaped *r, const bool *of_result, bool *out_
     return true;
 }
 
+static struct ig_type without_ones(const struct ig_dims *dims, const struct ig_type *type) {
+    struct ig_type out = {.dtype = type->dtype};
+    for (int i = 0; i < type->rank; i++) {
+        if (!ig_dim_is(dims, type->dim[i], 1)) out.dim[out.rank++] = type->dim[i];
+    }
+    return out;
+}
+
+/* Does the reshape only add axes of size 1 to what is computed later than v? */
+static bool adds_ones(const struct ig_graph *g, const struct reshaped *r, ig_value v) {
+    const struct ig_type before = without_ones(g->dims, &r->uncut), after = without_ones(g->dims, &r->to);
+    const ig_node_id base = ig_info(g, r->base)->node, other = ig_info(g, v)->node;
+    return r->uncut.rank < r->to.rank && ig_same_dims(&before, &after) && ig_same_dims(&r->uncut, &r->from) &&
+           (other == IG_NO_NODE || base > other);
+}
+
 /* ---- Elementwise operators --------------------------------------------------------------------------------------- */
 
 /* The operand reshaped to fit the base's shape, or IG_NO_VALUE. */
@@ -90,10 +106,11 @@ static ig_value base_operand(struct ig_sink *s, ig_value v, const struct reshape
         return ig_view_reshape(g, v, ones, is_const ? 0 : driver->from.rank);
     }
     if (!is_const && ig_same_dims(&type, &driver->to)) {
-        /* Unless the operand is a reshape from the same shape, sinking would only move a reshape to it. */
         const struct ig_node *n = ig_def_op(g, v, IG_OP_reshape);
-        if (!n || !ig_same_dims(ig_type_of(g, n->in[0]), &driver->uncut)) return IG_NO_VALUE;
-        return reshape_to(s, n->in[0], &driver->from);
+        if (n && ig_same_dims(ig_type_of(g, n->in[0]), &driver->uncut)) return reshape_to(s, n->in[0], &driver->from);
+        /* Else sinking would only move a reshape to the operand: as from a product of one sample's rows to its residual, which is older, so
+         * that the sum can join the product. Axes of size 1 go in one direction only, so that this comes to an end. */
+        return adds_ones(g, driver, v) ? reshape_to(s, v, &driver->from) : IG_NO_VALUE;
     }
     bool present[INGOT_MAX_RANK] = {false}, in_base[INGOT_MAX_RANK];
     for (int i = 0; i < type.rank; i++)
@@ -191,14 +208,6 @@ static int axes_in_last(const struct reshaped *r) {
         axes = r->from.rank - r->atoms.from[i];
     }
     return axes;
-}
-
-static struct ig_type without_ones(const struct ig_dims *dims, const struct ig_type *type) {
-    struct ig_type out = {.dtype = type->dtype};
-    for (int i = 0; i < type->rank; i++) {
-        if (!ig_dim_is(dims, type->dim[i], 1)) out.dim[out.rank++] = type->dim[i];
-    }
-    return out;
 }
 
 /* The first operand of a product whose second has no batches: all leading axes are rows, in whatever shape. So [S, B,
