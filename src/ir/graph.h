@@ -192,7 +192,7 @@ struct ig_port {
 /* A set of nodes that one kernel computes, in the graph's order. Formed by the fuse pass. */
 /* A decision between two ways to divide a graph into regions. */
 struct ig_decided {
-    ig_value value;         /* the view, or the results of an attention */
+    ig_value value; /* the view, the results of an attention or a collective, or the rows in front of a product */
     const char *otherwise;  /* the other way, for people: "stored" */
     double proposed, other; /* estimated microseconds of the regions in question */
     bool taken;             /* the other way */
