@@ -272,10 +272,12 @@ static const struct scatter of_rows[] = {
     REPEATED(0, 2, (0, 5), (3, 5), 2),
     REPEATED(2, 4, (2, 3, 9, 33), (2, 3, 70, 33), 8),
     REPEATED(0, 2, (4, 5), (30, 5), 3),
+    /* several positions a thread: ranges that end at warps, or within them, two positions, and more axes */
     REPEATED(1, 3, (3, 200, 128), (3, 150, 128), 4),
-    REPEATED(1, 3, (2, 50, 136), (2, 1100, 136), 4),
-    REPEATED(1, 3, (5, 9, 66), (5, 90, 66), 4),
-    REPEATED(1, 4, (2, 30, 3, 64), (2, 100, 3, 64), 12),
+    REPEATED(1, 3, (2, 300, 136), (2, 1100, 136), 4),
+    REPEATED(1, 3, (5, 120, 66), (5, 90, 66), 4),
+    REPEATED(1, 4, (2, 200, 3, 64), (2, 100, 3, 64), 12),
+    REPEATED(0, 2, (300, 256), (40, 256), 2),
     REPEATED(1, 3, (-1, -2, 64), (-1, 70, 64), 4),
 };
 

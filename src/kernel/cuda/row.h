@@ -31,7 +31,8 @@ bool ig_row_arrived_cuda(struct ig_row *r, const struct ig_row_arrival *arrival)
  */
 struct ig_row_lines;
 struct ig_row_lines *ig_row_within_cuda(struct ig_row *r, bool single);
-/* Loads what each row needs of constants, where that is worth it: before the kernel waits for the preceding one. */
+/* Loads what the row needs of constants, or of several brings it near, where that is worth it: before the kernel waits for the preceding
+ * one. */
 void ig_row_within_constants_cuda(struct ig_row_lines *lines, struct ig_stmt *body);
 void ig_row_within_emit_cuda(struct ig_row_lines *lines, struct ig_stmt *body);
 /* Rows in pieces that lie side by side; false if there are none, or the region turns out not to be regular. */

@@ -35,9 +35,10 @@ struct scatterer {
     ig_dim within; /* places along the indexed axes behind the first */
     ig_x tile, thread;
     int staged; /* the buffer that has the block's range: [place][thread][vector]; -1: none */
-    ig_x fixed
-        [INGOT_MAX_RANK]; /* the thread's position along axes that are not indexed, with `lane` added to the first of a vector */
-    ig_x first, lane;  /* of these */
+    /* The thread's position along axes that are not indexed; along the innermost the first of a vector, or in loops over its lanes
+     * `lane` positions behind it. */
+    ig_x fixed[INGOT_MAX_RANK];
+    ig_x first, lane;
     int places;        /* the buffer of places; -1: nowhere */
     bool lists;        /* the tuples in a warp's range are listed: */
     int listed, count; /* buffers of their numbers in the stage, and how many there are: of each warp */

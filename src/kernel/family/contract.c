@@ -72,14 +72,14 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
     static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
     static const ig_contract_schedule scaled_cuda[] = {ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule pushing[] = {ig_cuda_contract_blocks, ig_cuda_contract_gemm, NULL};
+    static const ig_contract_schedule rows_first[] = {ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule winograd[] = {ig_contract_winograd, NULL}, none[] = {NULL};
     struct asked asked = {graph, region, target, at, choice, false};
     bool is_cuda =
         ig_target_is_cuda(target); /* The others read filters, which only plain code recovers from transformed ones. */
     bool transformed = ig_winograd_of(graph, &graph->nodes.at[region->anchor]) > 0;
-    static const ig_contract_schedule rows_first[] = {ig_cuda_contract_gemm, NULL};
     if (region->pushed) return choice == IG_CHOICE_PLAIN ? NULL : take(&asked, pushing);
-    if (begin(graph, region, target, at, 0)->first) return choice == IG_CHOICE_PLAIN ? NULL : take(&asked, rows_first);
+    if (ig_contract_computes_rows(graph, region)) return choice == IG_CHOICE_PLAIN ? NULL : take(&asked, rows_first);
     bool scaled = graph->nodes.at[region->anchor].op == IG_OP_matmul_scaled; /* block by block */
     if (choice != IG_CHOICE_PLAIN) {
         const ig_contract_schedule *usual = is_cuda ? cuda : cpu, *special = is_cuda ? none : winograd;

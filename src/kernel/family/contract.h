@@ -25,7 +25,7 @@ struct ig_contract {
     struct ig_node node; /* the contraction, copied */
     bool has_twin;       /* the region has a second product, of the same first operand and sizes */
     struct ig_node twin;
-    bool first;             /* the region computes the rows of A first, with reductions */
+    bool first;             /* ig_contract_computes_rows */
     enum ingot_dtype dtype; /* accumulator type */
     enum ingot_dtype
         operand; /* A's type as micro-kernels read it: with pairs and fours together bf16, u8 or i16, else dtype */
@@ -63,6 +63,8 @@ struct ig_contract {
     bool astray;         /* the epilogue requested another element: the schedule does not apply */
 };
 
+/* Does a contraction's region compute rows with reductions? They are the first operand of its product, or of both. */
+bool ig_contract_computes_rows(const struct ig_graph *graph, const struct ig_region *region);
 /* Reads the region. False if it is no contraction that the schedules support. */
 bool ig_contract_init(struct ig_contract *c);
 

@@ -36,10 +36,9 @@ static void find_twin(struct ig_contract *c) {
     }
 }
 
-/* Does the region compute rows by reductions, which then are those of its only product's, or products', first operand? */
-static bool computes_rows(const struct ig_contract *c) {
-    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
-        if (ig_op_info(c->graph->nodes.at[c->region->nodes.at[i]].op)->family == IG_FAMILY_ROW) return true;
+bool ig_contract_computes_rows(const struct ig_graph *graph, const struct ig_region *region) {
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        if (ig_op_info(graph->nodes.at[region->nodes.at[i]].op)->family == IG_FAMILY_ROW) return true;
     }
     return false;
 }
@@ -97,7 +96,7 @@ bool ig_contract_init(struct ig_contract *c) {
         find_twin(c);
         ig_matmul_init(c);
     }
-    c->first = computes_rows(c);
+    c->first = ig_contract_computes_rows(c->graph, c->region);
     c->scaled = c->node.op == IG_OP_matmul_scaled;
     if (c->node.op == IG_OP_matmul_blocks || c->scaled) ig_matmul_init(c);
     return c->node.op == IG_OP_matmul || c->node.op == IG_OP_matmul_blocks || c->scaled;

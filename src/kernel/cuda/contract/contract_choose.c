@@ -640,12 +640,8 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     if (groups.warpgroups && p->mapped && !p->twin && !p->first) add_producers(p, like, &own);
     if (groups.warpgroups && p->slice > 0) add_patches(p, like, &own);
     struct candidates c = {.out = out, .most = (most < LIMIT ? most : LIMIT) - own.count};
-    if (p->first) {
-        add_streams(p, like, &c);
-        return c.count;
-    }
-    if (p->twin) {
-        add_directs(p, like, &c);
+    if (p->twin || p->first) {
+        if (!p->first) add_directs(p, like, &c);
         add_streams(p, like, &c);
         return c.count;
     }
