@@ -71,7 +71,7 @@ static void print_proved(const struct ig_micro *m, int rows, int vectors, int la
     ig_text_printf(text, "    const %s_s ones = (%s_s){0} + 1;\n", m->name, m->name);
     print_begin(m, "list[0]", text);
     for (int r = 0; r < rows; r++) {
-        ig_text_printf(text, "        const %s_v a_%d = %s_four(%s);\n", m->name, r, m->name, four(m, r, text->job));
+        ig_text_printf(text, "        const %s_v a_%d = %s_each(%s);\n", m->name, r, m->name, four(m, r, text->job));
         for (int v = 0; v < vectors; v++)
             ig_text_printf(text, "        c0_%d_%d += %s_pairs(%s_bytes(a_%d, y + %d), ones);\n", r, v, m->name,
                            m->name, r, 4 * v * lanes);
