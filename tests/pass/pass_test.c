@@ -201,6 +201,19 @@ static const struct rewrite movements[] = {
          "hannels_last=0, after=[0,0], count_pad=0}: f32[batch,4,1,1]\n"
      OUT(3),
      "reduce_mean f32[batch,4,1,1]", 1e-6, 0},
+    /* large windows side by side, but not such that overlap */
+    {"canonicalize",
+     "  %3 = reshape(%0) {dims=[batch,1,12,10]}: f32[batch,1,12,10]\n"
+     "  %4 = pool_max(%3) {kernel=[6,10], strides=[6,7], dilations=[1,1], before=[0,0], sizes=[2,1], c"
+         "hannels_last=0}: f32[batch,1,2,1]\n"
+     OUT(4),
+     "reshape f32[batch,1,2,6,1,10]; reduce_max f32[batch,1,2,1,1,1]; reshape f32[batch,1,2,1]", 0, POISON},
+    {"canonicalize",
+     "  %3 = reshape(%0) {dims=[batch,1,12,10]}: f32[batch,1,12,10]\n"
+     "  %4 = pool_max(%3) {kernel=[6,10], strides=[3,1], dilations=[1,1], before=[0,0], sizes=[3,1], c"
+         "hannels_last=0}: f32[batch,1,3,1]\n"
+     OUT(4),
+     "reshape f32[batch,1,12,10]; pool_max f32[batch,1,3,1]", 0, POISON},
     /* padding with zeros moves into the convolution */
     {"canonicalize",
      DATA(3, "w", "[3,4,3,3]")

@@ -124,24 +124,45 @@ ig_value ig_canonical_conv(struct ig_rewriter *rw, const struct ig_node *n, cons
 
 /* ---- Windows ----------------------------------------------------------------------------------------------------- */
 
-/* Rewrites pooling with a single window over all spatial axes as a reduction. */
+/* Do windows cover the image side by side, each element once, along axis i? */
+static bool tile_axis(const struct ig_rewriter *rw, const struct ig_node *n, ig_dim size, int i) {
+    struct ig_dims *dims = rw->out->dims;
+    int64_t kernel = ig_attr(rw->in, n, IG_ATTR_kernel)->ints[i];
+    ig_dim windows = ig_attr(rw->in, n, IG_ATTR_sizes)->dims[i];
+    if (kernel == 0 || ig_dim_mul(dims, windows, ig_dim_const(dims, kernel)) != size) return false;
+    if (!ig_dim_is(dims, ig_attr(rw->in, n, IG_ATTR_before)->dims[i], 0)) return false;
+    if (kernel > 1 && ig_attr(rw->in, n, IG_ATTR_dilations)->ints[i] != 1) return false;
+    if (n->op == IG_OP_pool_avg && !ig_dim_is(dims, ig_attr(rw->in, n, IG_ATTR_after)->dims[i], 0)) return false;
+    return ig_dim_is(dims, windows, 1) || ig_attr(rw->in, n, IG_ATTR_strides)->ints[i] == kernel;
+}
+
+/* Rewrites pooling as a reduction if there is a single window over all spatial axes, or if large windows lie side by side: kernels of
+ * pools give each window to one thread, or walk through it for a few channels at once. */
 ig_value ig_canonical_pool(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    enum { LARGE = 32 };
     struct ig_graph *g = rw->out;
-    struct ig_type type = *ig_type_of(g, in[0]);
-    const struct ig_attr *kernel = ig_attr(rw->in, n, IG_ATTR_kernel);
-    const struct ig_attr *before = ig_attr(rw->in, n, IG_ATTR_before), *sizes = ig_attr(rw->in, n, IG_ATTR_sizes);
-    int first = ig_attr_int(rw->in, n, IG_ATTR_channels_last) ? 1 : 2;
-    int64_t axes[INGOT_MAX_RANK];
+    const struct ig_type type = *ig_type_of(g, in[0]), out = *ig_type_of(rw->in, n->out);
+    const struct ig_attr *kernel = ig_attr(rw->in, n, IG_ATTR_kernel), *sizes = ig_attr(rw->in, n, IG_ATTR_sizes);
+    int first = ig_attr_int(rw->in, n, IG_ATTR_channels_last) ? 1 : 2, rank = 0;
+    int64_t axes[INGOT_MAX_RANK], taps = 1;
+    ig_dim split[INGOT_MAX_RANK];
+    bool single = true;
     for (int i = 0; i < kernel->count; i++) {
-        axes[i] = first + i;
-        if (!ig_dim_is(g->dims, type.dim[first + i], kernel->ints[i]) || kernel->ints[i] == 0) return IG_NO_VALUE;
-        if (!ig_dim_is(g->dims, before->dims[i], 0) || !ig_dim_is(g->dims, sizes->dims[i], 1)) return IG_NO_VALUE;
-        if (kernel->ints[i] > 1 && ig_attr(rw->in, n, IG_ATTR_dilations)->ints[i] != 1) return IG_NO_VALUE;
-        if (n->op == IG_OP_pool_avg && !ig_dim_is(g->dims, ig_attr(rw->in, n, IG_ATTR_after)->dims[i], 0))
-            return IG_NO_VALUE;
+        if (!tile_axis(rw, n, type.dim[first + i], i)) return IG_NO_VALUE;
+        single &= ig_dim_is(g->dims, sizes->dims[i], 1);
+        taps = taps > LARGE ? taps : taps * kernel->ints[i];
+    }
+    if (!single && (taps < LARGE || type.rank + kernel->count > INGOT_MAX_RANK)) return IG_NO_VALUE;
+    for (int i = 0; i < type.rank; i++) {
+        bool spatial = i >= first && i < first + kernel->count;
+        if (spatial && !single) split[rank++] = sizes->dims[i - first];
+        if (spatial) axes[i - first] = rank;
+        split[rank++] = spatial ? ig_dim_const(g->dims, kernel->ints[i - first]) : type.dim[i];
     }
     enum ig_op op = n->op == IG_OP_pool_max   ? IG_OP_reduce_max
                     : n->op == IG_OP_pool_avg ? IG_OP_reduce_mean
                                               : IG_OP_reduce_sum;
-    return ig_build_reduce(g, op, in[0], axes, kernel->count);
+    ig_value x = single ? in[0] : ig_build_reshape(g, in[0], split, rank);
+    x = ig_build_reduce(g, op, x, axes, kernel->count);
+    return single ? x : ig_build_reshape(g, x, out.dim, out.rank);
 }
