@@ -27,6 +27,7 @@ enum {
     LONG_LINE = 2048,                       /* bytes; pieces of longer ones are long enough */
     UNIT = 32,                              /* bytes, of memory transfers */
     MOST_ROUNDS = 4,                        /* slots per thread and piece */
+    MOST_LOADS = 32,                        /* of a thread with several slots */
     MANY = IG_CUDA_PROCESSORS * 2048 * 4,   /* slots beyond which each thread takes several */
     FEW = IG_CUDA_PROCESSORS * THREADS * 2, /* slots below which blocks are small */
     MOST_GATHERED = 4,                      /* elements of a slot whose loads are by indices */
@@ -35,6 +36,7 @@ enum {
 struct plan {
     int vector;    /* elements per slot */
     int each;      /* slots per thread */
+    bool uneven;   /* the last tile has fewer slots */
     ig_dim slots;  /* whole slots only */
     int side, top; /* transposes: block size along the dim read across and along the last dim; 0: no transpose */
 };
@@ -106,13 +108,11 @@ static void plan_slots(struct mapper *m, struct ig_part *p, struct plan *plan) {
         ig_dim_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, plan->vector));
     plan->each = 1;
     int64_t slots = guess_elements(p) / plan->vector;
-    /* Only if no slot needs a bounds check. */
     for (int each = 4; each > 1 && plan->each == 1 && slots >= MANY; each /= 2) {
-        int64_t loads = (int64_t)each * ig_part_cost(p);
-        if (loads <= 32 && ig_dim_divides(dims, ig_dim_const(dims, (int64_t)each * m->threads), plan->slots))
-            plan->each = each;
+        if (each * ig_part_cost(p) <= MOST_LOADS) plan->each = each;
     }
     int64_t tile = (int64_t)plan->vector * plan->each * m->threads;
+    plan->uneven = !ig_dim_divides(dims, ig_dim_const(dims, (int64_t)plan->each * m->threads), plan->slots);
     p->tiles = ig_dim_ceil_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, tile));
 }
 
@@ -237,19 +237,25 @@ static void split_slot(struct mapper *m, struct ig_part *p, int vector, ig_x slo
     }
 }
 
-static void emit_slot(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x slot) {
+/* A slot that exists. */
+static void emit_existing(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body,
+                          ig_x slot) {
     struct ig_loops *k = m->m.k;
     ig_x vars[IG_NEST_DIMS], lane;
-    ig_x exists = ig_x_less(k, slot, dim(m, plan->slots));
-    bool known = k->x.at[exists].kind == IG_X_INT;
-    if (known && !k->x.at[exists].i) return; /* there are fewer elements than one slot holds */
-    if (!known) body = ig_s_if(k, body, exists);
     split_slot(m, p, plan->vector, slot, vars);
     if (plan->vector > 1) {
         body = ig_s_for(k, body, IG_FOR_VECTOR, num(m, 0), num(m, plan->vector), num(m, 1), &lane);
         vars[p->nest.rank - 1] = ig_x_add(k, vars[p->nest.rank - 1], lane);
     }
     ig_part_store(&m->m, p, body, vars);
+}
+
+static void emit_slot(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x slot) {
+    struct ig_loops *k = m->m.k;
+    ig_x exists = ig_x_less(k, slot, dim(m, plan->slots));
+    bool known = k->x.at[exists].kind == IG_X_INT;
+    if (known && !k->x.at[exists].i) return; /* there are fewer elements than one slot holds */
+    emit_existing(m, p, plan, known ? body : ig_s_if(k, body, exists), slot);
 }
 
 /* If a single dim is no multiple of the slot, the last tile does the elements after the last whole slot. */
@@ -264,18 +270,32 @@ static void emit_tail(struct mapper *m, struct ig_part *p, const struct plan *pl
     ig_part_store(&m->m, p, body, &at);
 }
 
+/* The slots of a thread from `slot` on, the first one of the tile: it looks once whether the whole tile exists, so that the
+ * loads of all of them are under way together. */
+static void emit_several(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x first,
+                         ig_x slot) {
+    struct ig_loops *k = m->m.k;
+    ig_x i, each = num(m, plan->each), apart = num(m, m->threads), last = num(m, (int64_t)m->threads * plan->each - 1);
+    ig_x all = ig_x_less(k, ig_x_add(k, first, last), dim(m, plan->slots));
+    struct ig_stmt *inner = plan->uneven ? ig_s_if(k, body, all) : body;
+    inner = ig_s_for(k, inner, IG_FOR_UNROLL, num(m, 0), each, num(m, 1), &i);
+    emit_existing(m, p, plan, inner, ig_x_add(k, slot, ig_x_mul(k, i, apart)));
+    if (!plan->uneven) return;
+    inner = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, all));
+    inner = ig_s_for(k, inner, IG_FOR_SERIAL, num(m, 0), each, num(m, 1), &i);
+    emit_slot(m, p, plan, inner, ig_x_add(k, slot, ig_x_mul(k, i, apart)));
+}
+
 static void emit_slots(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = m->m.k;
-    ig_x thread, i;
-    ig_x first = ig_x_mul(k, tile, num(m, (int64_t)m->threads * plan->each));
-    struct ig_stmt *threads = ig_s_for(k, body, IG_FOR_SIMD, num(m, 0), num(m, m->threads), num(m, 1), &thread),
-                   *inner = threads;
+    ig_x thread, first = ig_x_mul(k, tile, num(m, (int64_t)m->threads * plan->each));
+    struct ig_stmt *threads = ig_s_for(k, body, IG_FOR_SIMD, num(m, 0), num(m, m->threads), num(m, 1), &thread);
     ig_x slot = ig_x_add(k, first, thread);
     if (plan->each > 1) {
-        inner = ig_s_for(k, threads, IG_FOR_UNROLL, num(m, 0), num(m, plan->each), num(m, 1), &i);
-        slot = ig_x_add(k, slot, ig_x_mul(k, i, num(m, m->threads)));
+        emit_several(m, p, plan, threads, first, slot);
+    } else {
+        emit_slot(m, p, plan, threads, slot);
     }
-    emit_slot(m, p, plan, inner, slot);
     emit_tail(m, p, plan, body, tile);
 }
 
