@@ -30,6 +30,9 @@ ig_value ig_canonical_broadcast(struct ig_rewriter *rw, const struct ig_node *n,
 ig_value ig_canonical_reshape(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_transpose(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 
+/* canonical_pairs.c; of reshapes */
+ig_value ig_canonical_pairs(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+
 /* canonical_scatter.c */
 ig_value ig_canonical_scatter_nd(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 

@@ -9,6 +9,8 @@
 
 ig_value ig_canonical_reshape(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     const struct ig_attr *dims = ig_attr(rw->in, n, IG_ATTR_dims);
+    ig_value pairs = ig_canonical_pairs(rw, n, in);
+    if (pairs != IG_NO_VALUE) return pairs;
     bool plain = !ig_def_op(rw->out, in[0], IG_OP_reshape);
     ig_value v = ig_view_reshape(rw->out, in[0], dims->dims, dims->count);
     return plain && v != in[0] ? IG_NO_VALUE : v;
