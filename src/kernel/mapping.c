@@ -108,8 +108,9 @@ struct strides {
     struct ig_part *p;
     bool across[IG_NEST_DIMS]; /* some load has stride 1 along this dim, and strides along the last */
     bool along;                /* some load has stride 1 along the last dim */
-    bool interleaved;          /* some load varies along the last dim, but has stride 1 along another */
-    bool entangled;            /* some load varies along the last dim, in no even steps */
+    bool
+        interleaved; /* some load goes backwards along the last dim, or varies along it, but has stride 1 along another */
+    bool entangled; /* some load varies along the last dim, in no even steps */
 };
 
 static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
@@ -121,6 +122,7 @@ static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
     ig_dim step = ig_affine_factor(nest->k, sum, nest->var[last]);
     bool entangled = ig_affine_entangled(nest->k, sum, nest->var[last]), still = step == zero && !entangled;
     s->entangled |= entangled;
+    s->interleaved |= step == ig_dim_const(nest->k->dims, -1);
     for (int i = 0; i < last && step != one && !still; i++)
         s->interleaved |= ig_affine_factor(nest->k, sum, nest->var[i]) == one;
     if (step == one) s->along = true;

@@ -17,7 +17,7 @@ struct ig_part {
     int *buffer, *value, *position;
     /* A dim along which some load has stride 1 while it strides along the last dim; -1: none worth blocking. */
     int transposed;
-    bool interleaves; /* the last dim is short, and some load has stride 1 along another dim */
+    bool interleaves; /* the last dim is short, and some load has stride 1 along another dim, or -1 along the last */
     bool gathers;     /* where some load is depends, along the last dim, on what another one gives */
     /* Set by the schedule: */
     int split;     /* the dim that is divided into chunks for tiles */

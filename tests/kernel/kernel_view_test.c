@@ -168,6 +168,53 @@ static void every_view(void **state) {
     check_all();
 }
 
+/* A rotary embedding of neighbours: the elements of each pair exchanged, every second one negated. */
+static void build_pairs(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 3, s->sizes), turn = input(g, "turn", s->dtype, 2, s->sizes + 1);
+    const struct ig_type type = *ig_type_of(g, x);
+    ig_dim one = number(g, 1), two = number(g, 2);
+    ig_dim halves[4] = {type.dim[0], type.dim[1], ig_dim_div(g->dims, type.dim[2], two), two};
+    ig_value pairs = ig_build_reshape(g, x, halves, 4);
+    ig_value exchanged = ig_build_reshape(g, ig_build_slice_axis(g, pairs, 3, one, two, -1), type.dim, 3);
+    ig_value at = ig_build_iota(g, type.dim + 2, 1, 0);
+    ig_value odd = ig_map2(g, IG_OP_mod, at, ig_build_scalar_int(g, INGOT_I64, 2));
+    ig_value even = ig_map2(g, IG_OP_eq, odd, ig_build_scalar_int(g, INGOT_I64, 0));
+    exchanged = ig_build_where(g, even, ig_map1(g, IG_OP_neg, exchanged), exchanged);
+    ig_build_output(g, "y", ig_map2(g, IG_OP_add, x, ig_map2(g, IG_OP_mul, exchanged, turn)));
+    ig_build_output(g, "backwards",
+                    ig_build_slice_axis(g, x, 2, ig_dim_sub(g->dims, type.dim[2], one), type.dim[2], -1));
+}
+
+static void exchanged_pairs(void **state) {
+    (void)state;
+    static const struct shaped rows[] = {{INGOT_F32, 3, {3, 5, 64}},
+                                         {INGOT_F16, 3, {2, 7, 6}},
+                                         {INGOT_BF16, 3, {1, 1, 2}},
+                                         {INGOT_F64, 3, {2, 3, 10}},
+                                         {INGOT_F16, 3, {-1, -2, 32}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        add_case("pairs", build_pairs, &rows[i], rows[i].dtype == INGOT_F64 ? 1e-12 : sum_tolerance(rows[i].dtype), 0);
+    check_all();
+}
+
+/* So many elements that on GPUs a thread has several, of rows such that neither one access holds several nor all tiles are whole. */
+static void build_many(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 2, s->sizes);
+    ig_dim none[2] = {number(g, 0), number(g, 0)}, before[2] = {number(g, 1), number(g, 0)};
+    ig_value padded = ig_build_pad(g, x, before, none, IG_PAD_CONSTANT, IG_NO_VALUE);
+    ig_value y = input(g, "y", s->dtype, 2, (const int64_t[]){s->sizes[0] + 1, s->sizes[1]});
+    ig_build_output(g, "sum", ig_map2(g, IG_OP_add, padded, y));
+}
+
+static void many_elements(void **state) {
+    (void)state;
+    static const struct shaped rows = {INGOT_F16, 2, {57000, 19}};
+    add_case("many", build_many, &rows, 1e-3, 0);
+    check_all();
+}
+
 /* ---- Random trees -------------------------------------------------------------------------------------------------------------- */
 
 struct forest {
@@ -288,10 +335,8 @@ static void stored_in_place(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_view),
-        cmocka_unit_test(choices_in_short_rows),
-        cmocka_unit_test(random_trees),
-        cmocka_unit_test(stored_in_place),
+        cmocka_unit_test(every_view),    cmocka_unit_test(choices_in_short_rows), cmocka_unit_test(exchanged_pairs),
+        cmocka_unit_test(many_elements), cmocka_unit_test(random_trees),          cmocka_unit_test(stored_in_place),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/cuda/printer.h"
+#include "kernel/affine.h"
 
 enum { MOST_BYTES = 128 }; /* that a call copies */
 
@@ -127,6 +128,17 @@ static ig_x first_of(struct vectors *v, ig_x index) {
     return divisor(v, first) % v->count == 0 ? first : IG_NO_X;
 }
 
+/* The same of neighbours that the loop walks through backwards. */
+static ig_x lowest_of(struct vectors *v, ig_x index) {
+    struct ig_affine sum;
+    if (v->k->x.at[index].dtype != INGOT_I64) return IG_NO_X;
+    ig_affine_of(v->k, index, &sum);
+    if (ig_affine_factor(v->k, &sum, v->var) != ig_dim_const(v->k->dims, -1)) return IG_NO_X;
+    if (ig_affine_entangled(v->k, &sum, v->var)) return IG_NO_X;
+    ig_x last = ig_x_index(v->k, v->count - 1), lowest = ig_x_substitute(v->k, index, &v->var, &last, 1);
+    return divisor(v, lowest) % v->count == 0 ? lowest : IG_NO_X;
+}
+
 static int64_t bytes_of(const struct vectors *v, int buffer) {
     return v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
 }
@@ -167,13 +179,17 @@ static void vectorize_loads(struct vectors *v, ig_x x) {
     }
     bool is_load = n.kind == IG_X_LOAD && !v->written[n.i];
     if (is_load && (in_memory(v, (int)n.i) || in_shared_memory(v, (int)n.i))) {
-        ig_x first = first_of(v, n.args[0]);
+        ig_x first = first_of(v, n.args[0]), at = v->var;
+        if (first == IG_NO_X) {
+            first = lowest_of(v, n.args[0]);
+            at = ig_x_sub(v->k, ig_x_index(v->k, v->count - 1), v->var);
+        }
         if (first != IG_NO_X) {
             int local = registers(v, (int)n.i);
             IG_PUSH(v->k->job, &v->before,
                     new_call(v, bytes_of(v, (int)n.i), local, ig_x_index(v->k, 0), (int)n.i, first, IG_NO_X));
             IG_PUSH(v->k->job, &v->from, x);
-            IG_PUSH(v->k->job, &v->to, ig_x_load(v->k, local, v->var));
+            IG_PUSH(v->k->job, &v->to, ig_x_load(v->k, local, at));
             return;
         }
     }

@@ -90,7 +90,8 @@ static void plan_transpose(struct ig_part *p, struct plan *plan) {
     }
 }
 
-/* Where an image's channels become innermost, a thread stores a whole pixel, while neighbouring threads load neighbours. Where loads
+/* Where an image's channels become innermost, a thread stores a whole pixel, while neighbouring threads load neighbours; where pairs
+ * are exchanged, a whole pair. Where loads
  * are by indices that change along the last dim, it works out once where several results lie, if there are many. */
 static int vector_of(struct ig_part *p) {
     int vector = ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
