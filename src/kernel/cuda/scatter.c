@@ -18,7 +18,8 @@ enum {
     WARP = 32,               /* threads */
     VECTOR = 4,              /* most positions of a thread */
     STAGE = 1024,            /* tuples that a block resolves at a time */
-    AT_ONCE = 16,            /* of these, tuples that a thread looks at at once */
+    AT_ONCE = 8,             /* of these, tuples that a thread looks at at once */
+    FEW_PLACES = 8,          /* of a thread's range, whose loads are under way together */
     FEW = 64,                /* tuples that are not worth a list */
     MOST_STAGED = 24 << 10,  /* bytes of a block's range in shared memory */
     MOST_RANGES = 16,        /* into which an axis is divided for that, since every block looks at all tuples */
@@ -246,16 +247,30 @@ static struct ig_stmt *lanes(struct scatterer *c, struct ig_stmt *body) {
     return body;
 }
 
-/* Loops over the places of the thread's range; out_index: in the data. Returns the place. */
-static ig_x each_place(struct scatterer *c, struct ig_stmt **body, ig_x *out_index) {
+/* Loops over the places of the thread's range; out_index: in the data. Returns the place. If a few are collected, the loop goes to
+ * the full length of a range, so that loads are under way together, and *out_inside says whether there is such a place; else it is IG_NO_X. */
+static ig_x each_place(struct scatterer *c, struct ig_stmt **body, ig_x *out_index, ig_x *out_inside) {
     struct ig_scatter_problem *s = c->s;
+    struct ig_loops *k = s->k;
+    int64_t chunk;
+    const bool few = c->staged >= 0 && ig_dim_is_const(k->dims, s->chunk, &chunk) && chunk <= FEW_PLACES;
     ig_x place = num(c, 0);
+    *out_inside = IG_NO_X;
     for (int i = 0; i < s->data.rank; i++) {
         if (!ig_scatter_names(s, i)) continue;
-        bool own = i == s->own;
-        ig_x to = own ? s->hi : dim(c, s->data.dim[i]);
-        *body = loop(c, *body, IG_FOR_SERIAL, own ? s->lo : num(c, 0), to, &out_index[i]);
-        place = ig_x_add(s->k, ig_x_mul(s->k, place, dim(c, s->data.dim[i])), out_index[i]);
+        const bool own = i == s->own;
+        ig_x at;
+        if (own && few) {
+            *body = loop(c, *body, IG_FOR_UNROLL, num(c, 0), num(c, chunk), &at);
+            at = ig_x_add(k, s->lo, at);
+            *out_inside = ig_x_less(k, at, s->hi);
+            out_index[i] = ig_x_min(k, at, ig_x_sub(k, s->hi, num(c, 1)));
+        } else {
+            ig_x to = own ? s->hi : dim(c, s->data.dim[i]);
+            *body = loop(c, *body, IG_FOR_SERIAL, own ? s->lo : num(c, 0), to, &at);
+            out_index[i] = at;
+        }
+        place = ig_x_add(k, ig_x_mul(k, place, dim(c, s->data.dim[i])), at);
     }
     *body = lanes(c, *body);
     for (int i = 0; i < s->data.rank; i++) {
@@ -276,7 +291,7 @@ static void emit_copy(struct scatterer *c, struct ig_stmt *body) {
     ig_x index[INGOT_MAX_RANK];
     bool staged = c->staged >= 0;
     if (!staged) body = ig_scatter_if_apart(s, body);
-    ig_x place = each_place(c, &body, index), value = ig_lower_value(&s->lower, s->node.in[0], index);
+    ig_x inside, place = each_place(c, &body, index, &inside), value = ig_lower_value(&s->lower, s->node.in[0], index);
     ig_x at = staged ? staged_at(c, place) : ig_lower_linear(&s->lower, &s->data, index);
     ig_s_store(s->k, body, staged ? c->staged : s->out, at, value);
 }
@@ -296,7 +311,8 @@ static ig_x known_result(void *user, ig_value value, const ig_x *index) {
 /* Stores what was collected, and what the region makes of it. */
 static void emit_results(struct scatterer *c, struct ig_stmt *body) {
     struct ig_scatter_problem *s = c->s;
-    ig_x index[INGOT_MAX_RANK], place = each_place(c, &body, index), at = ig_lower_linear(&s->lower, &s->data, index);
+    ig_x index[INGOT_MAX_RANK], inside, place = each_place(c, &body, index, &inside);
+    ig_x at = ig_lower_linear(&s->lower, &s->data, index);
     bool staged = c->staged >= 0;
     struct result r = {s->node.out, ig_x_load(s->k, staged ? c->staged : s->out, staged ? staged_at(c, place) : at)};
     s->lower.known = known_result;
@@ -304,7 +320,8 @@ static void emit_results(struct scatterer *c, struct ig_stmt *body) {
     for (uint32_t i = 0; i < s->region->outputs.count; i++) {
         ig_value v = s->region->outputs.at[i];
         if (v == s->node.out && !staged) continue; /* is there */
-        ig_s_store(s->k, body, s->lower.buffer_of[v], at, ig_lower_value(&s->lower, v, index));
+        ig_x result = ig_lower_value(&s->lower, v, index);
+        ig_s_store(s->k, inside == IG_NO_X ? body : ig_s_if(s->k, body, inside), s->lower.buffer_of[v], at, result);
     }
     s->lower.known = NULL;
 }
@@ -458,19 +475,40 @@ static void emit_list(struct scatterer *c, struct ig_stmt *body, ig_x left) {
     ig_s_call(k, body, "ig_list_range", args, sizeof args / sizeof *args);
 }
 
-/* A thread looks at AT_ONCE of them: first it loads the updates that it wants, then it applies them. */
+/* Loads which tuples a thread looks at, if they are listed (else out_slots is -1), and their places, -1 beyond the last one. */
+static void emit_places_of(struct scatterer *c, struct ig_stmt *body, ig_x from, ig_x count, int *out_slots,
+                           int *out_spots) {
+    struct ig_loops *k = c->s->k;
+    const enum ingot_dtype dtype = k->buffers.at[c->places].dtype;
+    ig_x i, list = ig_x_mul(k, ig_x_div(k, c->thread, num(c, WARP)), num(c, STAGE));
+    *out_slots = c->lists ? ig_loops_local(k, INGOT_I32, AT_ONCE, "slots") : -1;
+    *out_spots = ig_loops_local(k, dtype, AT_ONCE, "spots");
+    if (c->lists) {
+        struct ig_stmt *each = loop(c, body, IG_FOR_UNROLL, num(c, 0), num(c, AT_ONCE), &i);
+        ig_x at = ig_x_add(k, from, i);
+        ig_x slot = ig_x_cast(k, ig_x_load(k, c->listed, ig_x_add(k, list, at)), INGOT_I64, false);
+        slot = ig_x_select(k, ig_x_less(k, at, count), slot, num(c, 0));
+        ig_s_store(k, each, *out_slots, i, ig_x_cast(k, slot, INGOT_I32, false));
+    }
+    struct ig_stmt *each = loop(c, body, IG_FOR_UNROLL, num(c, 0), num(c, AT_ONCE), &i);
+    ig_x at = ig_x_add(k, from, i), exists = ig_x_less(k, at, count);
+    if (c->lists) at = ig_x_cast(k, ig_x_load(k, *out_slots, i), INGOT_I64, false);
+    ig_x place = ig_x_load(k, c->places, at);
+    if (c->lists) place = ig_x_select(k, exists, place, ig_x_int(k, dtype, -1));
+    ig_s_store(k, each, *out_spots, i, place);
+}
+
+/* A thread looks at AT_ONCE of them: it loads where they are, then the updates that it wants, then it applies them, so that the
+ * loads of each kind are under way together. */
 static void emit_some(struct scatterer *c, struct ig_stmt *body, ig_x first, ig_x from, ig_x count) {
     struct ig_loops *k = c->s->k;
-    ig_x i, list = ig_x_mul(k, ig_x_div(k, c->thread, num(c, WARP)), num(c, STAGE));
-    int values = -1;
+    ig_x i;
+    int values = -1, slots, spots;
+    emit_places_of(c, body, from, count, &slots, &spots);
     for (int apply = 0; apply < 2; apply++) {
         struct ig_stmt *each = loop(c, body, IG_FOR_UNROLL, num(c, 0), num(c, AT_ONCE), &i);
-        ig_x at = ig_x_add(k, from, i), exists = ig_x_less(k, at, count);
-        if (c->lists) {
-            each = ig_s_if(k, each, exists);
-            at = ig_x_cast(k, ig_x_load(k, c->listed, ig_x_add(k, list, at)), INGOT_I64, false);
-        }
-        ig_x place = ig_x_cast(k, ig_x_load(k, c->places, at), INGOT_I64, false);
+        ig_x at = c->lists ? ig_x_cast(k, ig_x_load(k, slots, i), INGOT_I64, false) : ig_x_add(k, from, i);
+        ig_x place = ig_x_cast(k, ig_x_load(k, spots, i), INGOT_I64, false);
         each = ig_s_if(k, each, is_own(c, place));
         ig_x slot = ig_x_mul(k, i, num(c, c->vector));
         if (apply) {
