@@ -363,6 +363,24 @@ static void test_table(void **state) {
     ig_job_deinit(&job);
 }
 
+/* Each reader converts a few integers by itself, but not many. */
+#define POSITIONS(n)                                       \
+    "graph {\n"                                            \
+    "  input %0 \"at\": i64[" n ",1]\n"                    \
+    "  input %1 \"by\": f32[8]\n"                          \
+    "  input %2 \"of\": f32[4]\n"                          \
+    "  %3 = cast(%0) {to=f32, saturate=0}: f32[" n ",1]\n" \
+    "  %4 = mul(%3, %1): f32[" n ",8]\n"                   \
+    "  %5 = mul(%3, %2): f32[" n ",4]\n"                   \
+    "  output \"y\" = %4\n"                                \
+    "  output \"z\" = %5\n"                                \
+    "}\n"
+
+static void test_positions(void **state) {
+    expect(POSITIONS("64"), true, "mm");
+    expect(POSITIONS("65"), true, "mmm");
+}
+
 /* The halves of a rotated pair are computed as they are stored, also rounded; a part that another kernel reads is not. */
 static const char rotation[] = "graph {\n"
                                "  input %0 \"x\": f32[n,4]\n"
@@ -496,11 +514,11 @@ static void test_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),    cmocka_unit_test(test_scatter),
-        cmocka_unit_test(test_views),    cmocka_unit_test(test_axes),   cmocka_unit_test(test_prologue),
-        cmocka_unit_test(test_nothing),  cmocka_unit_test(test_parts),  cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_table),    cmocka_unit_test(test_concat), cmocka_unit_test(test_square),
-        cmocka_unit_test(test_gate),     cmocka_unit_test(test_caches),
+        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_views),    cmocka_unit_test(test_axes),      cmocka_unit_test(test_prologue),
+        cmocka_unit_test(test_nothing),  cmocka_unit_test(test_parts),     cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_positions), cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_square),   cmocka_unit_test(test_gate),      cmocka_unit_test(test_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

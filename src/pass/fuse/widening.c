@@ -24,6 +24,15 @@ static bool widens_byte(struct ig_graph *g, const struct ig_node *n, const bool 
            ig_info(g, constant)->is_const && ig_type_is_single(g->dims, ig_type_of(g, constant));
 }
 
+/* Does n make numbers of a few integers, such as the positions of tokens? */
+static bool converts_few(const struct ig_graph *g, const struct ig_node *n) {
+    enum { FEW = 64 };
+    const struct ig_type *from = n->op == IG_OP_cast ? ig_type_of(g, n->in[0]) : NULL;
+    int64_t elements;
+    if (!from || ig_dtype_is_float(from->dtype) || ingot_dtype_size(from->dtype) == 0) return false;
+    return ig_dim_usual(g->dims, ig_type_elements(g->dims, from), &elements) && elements <= FEW;
+}
+
 bool *ig_find_widening(struct ig_graph *g) {
     const uint32_t count = g->nodes.count;
     bool *widens = IG_NEW_ARRAY(g->job, bool, count + 1), *bytes = IG_NEW_ARRAY(g->job, bool, count + 1);
@@ -36,7 +45,8 @@ bool *ig_find_widening(struct ig_graph *g) {
     for (ig_node_id id = count; id-- > 0;) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
-        widens[id] = widens_half(g, n) || (bytes[id] && !other[n->out] && !result[n->out]);
+        bool read_by_elements = !other[n->out] && !result[n->out];
+        widens[id] = widens_half(g, n) || ((bytes[id] || converts_few(g, n)) && read_by_elements);
         enum ig_family family = ig_op_info(n->op)->family;
         bool passes_on = bytes[id] || (family == IG_FAMILY_VIEW && n->op != IG_OP_concat);
         bool element = family == IG_FAMILY_MAP || family == IG_FAMILY_ROW;

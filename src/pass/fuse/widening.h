@@ -1,4 +1,4 @@
-/* What is narrow in memory and wide in registers: casts of halves, and the dequantisation of bytes. */
+/* What is narrow in memory and wide in registers: casts of halves, the dequantisation of bytes, and casts of few integers. */
 #ifndef IG_PASS_WIDENING_H
 #define IG_PASS_WIDENING_H
 
@@ -7,7 +7,8 @@
 /*
  * By node: those that belong to no region, since each reader computes them from the narrow operand 0, which is what is stored.
  * Casts from half-precision types to f32; and of bytes that only elementwise operators and reductions read, perhaps through views, the casts, and
- * what is added to these and multiplied with these of constants of one element.
+ * what is added to these and multiplied with these of constants of one element; and casts of a few integers that are read likewise, which
+ * are not worth a kernel.
  */
 bool *ig_find_widening(struct ig_graph *graph);
 
