@@ -113,6 +113,27 @@ static void test_chain(void **state) {
     check(&(struct network){chain, &estimates, 4, 1});
 }
 
+/* Small maps of inputs become one, before a product; large ones do not. */
+#define GIVEN(n)                                                          \
+    "graph {\n"                                                           \
+    "  input %0 \"x\": f32[n,16]\n"                                       \
+    "  input %1 \"w\": f32[16,16]\n"                                      \
+    "  input %2 \"at\": f32[" n "]\n"                                     \
+    "  %3 = cos(%2): f32[" n "]\n"                                        \
+    "  %4 = matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[n,16]\n" \
+    "  %5 = broadcast(%2) {dims=[2," n "]}: f32[2," n "]\n"               \
+    "  %6 = sin(%5): f32[2," n "]\n"                                      \
+    "  output \"a\" = %3\n"                                               \
+    "  output \"b\" = %4\n"                                               \
+    "  output \"c\" = %6\n"                                               \
+    "}\n"
+
+static void test_given(void **state) {
+    check(&(struct network){GIVEN("8"), &estimates, 2, 1});
+    check(&(struct network){GIVEN("40000"), &estimates, 3, 1});
+    check(&(struct network){GIVEN("8"), NULL, 3, 1});
+}
+
 static void check_random(struct ig_job *job, void *argument) {
     enum { STEPS = 24, OUTPUTS = 4 };
     struct random_maker m = {.job = job, .g = ig_graph_create(job, ig_dims_create(job))};
@@ -150,6 +171,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_given),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

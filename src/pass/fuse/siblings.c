@@ -14,7 +14,8 @@ struct joining {
     struct ig_graph *g;
     uint32_t *last_of; /* by region: the map that was met last and reads its results; IG_NO_REGION: none */
     uint32_t *read_at; /* by region: the first region that reads its results */
-    bool *dead;        /* by region: was joined to a later one */
+    bool *dead;        /* by region: was joined to another one */
+    uint32_t given;    /* the first small map that reads nothing that a kernel computes; IG_NO_REGION: none */
 };
 
 static void find_first_readers(struct joining *s) {
@@ -43,15 +44,15 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Both may hold copies of the same views, and read the same inputs. */
-static void join(struct joining *s, uint32_t earlier, uint32_t later) {
+/* Moves what region `joined` has to another one. Both may hold copies of the same views, and read the same inputs. */
+static void join(struct joining *s, uint32_t joined, uint32_t with) {
     struct ig_graph *g = s->g;
-    struct ig_region *to = &g->regions.at[later];
-    const struct ig_region *from = &g->regions.at[earlier];
+    struct ig_region *to = &g->regions.at[with];
+    const struct ig_region *from = &g->regions.at[joined];
     uint32_t nodes = to->nodes.count, inputs = to->inputs.count;
     for (uint32_t i = 0; i < from->nodes.count; i++) {
         ig_node_id id = from->nodes.at[i];
-        if (g->nodes.at[id].region == earlier) g->nodes.at[id].region = later;
+        if (g->nodes.at[id].region == joined) g->nodes.at[id].region = with;
         if (!bsearch(&id, to->nodes.at, nodes, sizeof id, compare_ids)) IG_PUSH(g->job, &to->nodes, id);
     }
     for (uint32_t i = 0; i < from->inputs.count; i++) {
@@ -65,14 +66,42 @@ static void join(struct joining *s, uint32_t earlier, uint32_t later) {
     qsort(to->nodes.at, to->nodes.count, sizeof *to->nodes.at, compare_ids);
     to->anchor = to->nodes.at[to->nodes.count - 1];
     ig_region_arrange(g, to);
-    s->dead[earlier] = true;
-    if (s->read_at[earlier] < s->read_at[later]) s->read_at[later] = s->read_at[earlier];
+    s->dead[joined] = true;
+    if (s->read_at[joined] < s->read_at[with]) s->read_at[with] = s->read_at[joined];
+}
+
+/* Does the map read only what is there from the beginning, and are its results so few that they may be there, too? */
+static bool is_given(const struct ig_graph *g, const struct ig_region *region) {
+    enum { FEW = 1 << 16 };
+    int64_t elements;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        if (ig_part_producer(g, region->inputs.at[i]) != IG_NO_REGION) return false;
+    }
+    for (uint32_t i = 0; i < region->outputs.count; i++) {
+        ig_dim count = ig_type_elements(g->dims, ig_type_of(g, region->outputs.at[i]));
+        if (!ig_dim_usual(g->dims, count, &elements) || elements > FEW) return false;
+    }
+    return true;
+}
+
+/* Joins such a map to the first one: rotations and masks of positions, say. */
+static void place_given(struct joining *s, uint32_t r) {
+    struct ig_graph *g = s->g;
+    if (s->given == IG_NO_REGION) {
+        s->given = r;
+    } else if (parts_of(g, &g->regions.at[s->given]) + parts_of(g, &g->regions.at[r]) <= MOST_PARTS) {
+        join(s, r, s->given);
+    }
 }
 
 /* Joins the latest map that reads what region r does, unless something before r needs that one's results. */
 static void place(struct joining *s, uint32_t r) {
     struct ig_graph *g = s->g;
     if (g->regions.at[r].family != IG_FAMILY_MAP) return;
+    if (is_given(g, &g->regions.at[r])) {
+        place_given(s, r);
+        return;
+    }
     for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
         uint32_t from = ig_part_producer(g, g->regions.at[r].inputs.at[i]);
         uint32_t before = from == IG_NO_REGION ? IG_NO_REGION : s->last_of[from];
@@ -87,7 +116,7 @@ static void place(struct joining *s, uint32_t r) {
 }
 
 void ig_join_siblings(struct ig_graph *g) {
-    struct joining s = {.g = g};
+    struct joining s = {.g = g, .given = IG_NO_REGION};
     s.last_of = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
     s.read_at = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
     s.dead = IG_NEW_ARRAY(g->job, bool, g->regions.count + 1);
