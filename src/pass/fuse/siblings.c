@@ -15,6 +15,7 @@ struct joining {
     uint32_t *last_of; /* by region: the map that was met last and reads its results; IG_NO_REGION: none */
     uint32_t *read_at; /* by region: the first region that reads its results */
     bool *dead;        /* by region: was joined to another one */
+    bool exchanges;    /* there are collectives, which maps between them hide */
     uint32_t given;    /* the first small map that reads nothing that a kernel computes; IG_NO_REGION: none */
 };
 
@@ -98,7 +99,7 @@ static void place_given(struct joining *s, uint32_t r) {
 static void place(struct joining *s, uint32_t r) {
     struct ig_graph *g = s->g;
     if (g->regions.at[r].family != IG_FAMILY_MAP) return;
-    if (is_given(g, &g->regions.at[r])) {
+    if (!s->exchanges && is_given(g, &g->regions.at[r])) {
         place_given(s, r);
         return;
     }
@@ -122,6 +123,8 @@ void ig_join_siblings(struct ig_graph *g) {
     s.dead = IG_NEW_ARRAY(g->job, bool, g->regions.count + 1);
     for (uint32_t r = 0; r < g->regions.count; r++)
         s.last_of[r] = s.read_at[r] = IG_NO_REGION;
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        s.exchanges |= g->regions.at[r].family == IG_FAMILY_COLLECTIVE;
     find_first_readers(&s);
     for (uint32_t r = 0; r < g->regions.count; r++)
         place(&s, r);
