@@ -27,8 +27,9 @@ static void add_network(uint32_t seed, uint32_t inputs, struct random_quantized 
 
 static void networks(void **state) {
     (void)state;
-    /* Means that were wrong by a rounding at borders, and a sum that was contracted with a product and then stored in floats. */
-    static const uint32_t found[] = {5300017, 1200156, 7000015};
+    /* Means that were wrong by a rounding at borders, a sum that was contracted with a product and then stored in floats, and reductions
+     * along columns of which views leave odd numbers side by side. */
+    static const uint32_t found[] = {5300017, 1200156, 7000015, 20200086};
     enum { FOUND = sizeof found / sizeof *found };
     static struct random_quantized random[NETWORKS + FOUND];
     for (uint32_t i = 0; i < NETWORKS; i++)

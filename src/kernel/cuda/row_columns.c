@@ -26,6 +26,7 @@ enum {
 
 struct columns {
     struct ig_row *r;
+    struct problem *problem;
     int width, shares; /* columns per block; threads that share a column's rows */
     int vector;        /* columns per thread */
     ig_x first;        /* first column of the block */
@@ -318,18 +319,36 @@ static int vector_of(const struct ig_row *r) {
     return vector;
 }
 
+static void take_shape(struct columns *c) {
+    const struct shape *shape = &c->problem->shape;
+    c->width = shape->width;
+    c->vector = shape->vector;
+    c->shares = shape->shares;
+    c->r->kernel->threads = threads_of(shape);
+}
+
 static void choose(struct columns *c) {
     struct ig_row *r = c->r;
     ig_dim columns = ig_row_results(r), one = ig_dim_const(r->k->dims, 1);
-    struct problem *p = IG_NEW(r->k->job, struct problem);
+    struct problem *p = c->problem = IG_NEW(r->k->job, struct problem);
     p->n_steps = r->steps.count;
     p->element = (double)ingot_dtype_size(r->space.dtype);
     p->shape = choose_shape(ig_sizes_guess(r->at, columns), ig_sizes_guess(r->at, r->count), p->n_steps, vector_of(r));
-    c->width = p->shape.width;
-    c->vector = p->shape.vector;
-    c->shares = p->shape.shares;
-    r->kernel->threads = threads_of(&p->shape);
+    take_shape(c);
     r->kernel->model = (struct ig_kernel_model){{columns, r->count, one, one}, p, cost};
+}
+
+/* Views may divide the last dim, so that it has fewer columns side by side than expected: no thread's go beyond them. */
+static void fit_vector(struct columns *c) {
+    struct ig_dims *dims = c->r->k->dims;
+    struct shape *s = &c->problem->shape;
+    int last = c->r->kept - 1;
+    c->along = last >= 0 ? c->r->nest.extent[last] : ig_dim_const(dims, 1);
+    while (s->vector > 1 && !ig_dim_divides(dims, ig_dim_const(dims, s->vector), c->along))
+        s->vector /= 2;
+    while (s->shares > 1 && threads_of(s) > MOST_THREADS)
+        s->shares /= 2;
+    take_shape(c);
 }
 
 static void add_partials(struct columns *c) {
@@ -352,7 +371,6 @@ static struct ig_stmt *tile_loop(struct columns *c) {
     struct ig_dims *dims = r->k->dims;
     struct ig_nest *nest = &r->nest;
     int last = r->kept - 1;
-    c->along = last >= 0 ? nest->extent[last] : ig_dim_const(dims, 1);
     ig_dim blocks = ig_dim_ceil_div(dims, c->along, ig_dim_const(dims, c->width));
     r->kernel->tiles = blocks;
     for (int d = 0; d < last; d++)
@@ -374,6 +392,7 @@ bool ig_row_columns_cuda(struct ig_row *r) {
     struct columns c = {.r = r};
     choose(&c);
     if (!ig_row_prepare(r, c.width)) return false;
+    fit_vector(&c);
     add_partials(&c);
     struct ig_stmt *body = tile_loop(&c);
     for (int pass = 0; pass <= r->passes; pass++)
