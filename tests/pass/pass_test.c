@@ -85,6 +85,17 @@ static const struct rewrite choices[] = {
      "cast f32[batch]; cast i32[batch]", 0, 0},
 };
 
+/* Every second element, from `first` on and negated and from `second` on, each in the last two dims `half`, joined to `both`. */
+#define HALVES(first, second, half, both) \
+     "  %3 = reshape(%0) {dims=[batch,4,5,6]}: f32[batch,4,5,6]\n" \
+     "  %4 = slice(%3) {starts=[0,1,0," first "], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n" \
+     "  %5 = neg(%4): f32[batch,2,5,3]\n" \
+     "  %6 = reshape(%5) {dims=[batch,2,5," half "]}: f32[batch,2,5," half "]\n" \
+     "  %7 = slice(%3) {starts=[0,1,0," second "], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n" \
+     "  %8 = reshape(%7) {dims=[batch,2,5," half "]}: f32[batch,2,5," half "]\n" \
+     "  %9 = concat(%6, %8) {axis=4}: f32[batch,2,5," both "]\n" \
+     "  %10 = reshape(%9) {dims=[batch,2,5,6]}: f32[batch,2,5,6]\n" OUT(10)
+
 static const struct rewrite movements[] = {
     {"canonicalize",
      "  %3 = slice(%0) {starts=[0,1,0,0], sizes=[batch,3,6,5], steps=[1,1,1,1]}: f32[batch,3,6,5]\n"
@@ -103,42 +114,18 @@ static const struct rewrite movements[] = {
      "  %5 = concat(%3, %4) {axis=1}: f32[batch,4,6,5]\n"
      OUT(5),
      "", 0, POISON},
-    /* pairs are exchanged, or only taken apart and joined; and no pairs */
-    {"canonicalize",
-     "  %3 = reshape(%0) {dims=[batch,4,5,6]}: f32[batch,4,5,6]\n"
-     "  %4 = slice(%3) {starts=[0,1,0,1], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n"
-     "  %5 = neg(%4): f32[batch,2,5,3]\n"
-     "  %6 = reshape(%5) {dims=[batch,2,5,3,1]}: f32[batch,2,5,3,1]\n"
-     "  %7 = slice(%3) {starts=[0,1,0,0], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n"
-     "  %8 = reshape(%7) {dims=[batch,2,5,3,1]}: f32[batch,2,5,3,1]\n"
-     "  %9 = concat(%6, %8) {axis=4}: f32[batch,2,5,3,2]\n"
-     "  %10 = reshape(%9) {dims=[batch,2,5,6]}: f32[batch,2,5,6]\n"
-     OUT(10),
+    /* pairs are exchanged, or only taken apart and joined; halves that are the same, or joined end to end, are no pairs */
+    {"canonicalize", HALVES("1", "0", "3,1", "3,2"),
      "reshape f32[batch,4,5,6]; slice f32[batch,2,5,6]; reshape f32[batch,2,5,3,2]; slice f32[batch,2,5,3,2]; reshape "
      "f32[batch,2,5,6]; neg f32[batch,2,5,6]; where f32[batch,2,5,6]", 0, POISON},
-    {"canonicalize",
-     "  %3 = reshape(%0) {dims=[batch,4,5,6]}: f32[batch,4,5,6]\n"
-     "  %4 = slice(%3) {starts=[0,1,0,0], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n"
-     "  %5 = neg(%4): f32[batch,2,5,3]\n"
-     "  %6 = reshape(%5) {dims=[batch,2,5,3,1]}: f32[batch,2,5,3,1]\n"
-     "  %7 = slice(%3) {starts=[0,1,0,1], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n"
-     "  %8 = reshape(%7) {dims=[batch,2,5,3,1]}: f32[batch,2,5,3,1]\n"
-     "  %9 = concat(%6, %8) {axis=4}: f32[batch,2,5,3,2]\n"
-     "  %10 = reshape(%9) {dims=[batch,2,5,6]}: f32[batch,2,5,6]\n"
-     OUT(10),
+    {"canonicalize", HALVES("0", "1", "3,1", "3,2"),
      "reshape f32[batch,4,5,6]; slice f32[batch,2,5,6]; neg f32[batch,2,5,6]; where f32[batch,2,5,6]", 0, POISON},
-    {"canonicalize",
-     "  %3 = reshape(%0) {dims=[batch,4,5,6]}: f32[batch,4,5,6]\n"
-     "  %4 = slice(%3) {starts=[0,1,0,1], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n"
-     "  %5 = neg(%4): f32[batch,2,5,3]\n"
-     "  %6 = reshape(%5) {dims=[batch,2,5,3,1]}: f32[batch,2,5,3,1]\n"
-     "  %7 = slice(%3) {starts=[0,1,0,1], sizes=[batch,2,5,3], steps=[1,1,1,2]}: f32[batch,2,5,3]\n"
-     "  %8 = reshape(%7) {dims=[batch,2,5,3,1]}: f32[batch,2,5,3,1]\n"
-     "  %9 = concat(%6, %8) {axis=4}: f32[batch,2,5,3,2]\n"
-     "  %10 = reshape(%9) {dims=[batch,2,5,6]}: f32[batch,2,5,6]\n"
-     OUT(10),
+    {"canonicalize", HALVES("1", "1", "3,1", "3,2"),
      "reshape f32[batch,4,5,6]; slice f32[batch,2,5,3]; neg f32[batch,2,5,3]; reshape f32[batch,2,5,3,1]; reshape "
      "f32[batch,2,5,3,1]; concat f32[batch,2,5,3,2]; reshape f32[batch,2,5,6]", 0, POISON},
+    {"canonicalize", HALVES("0", "1", "1,3", "1,6"),
+     "reshape f32[batch,4,5,6]; slice f32[batch,2,5,3]; neg f32[batch,2,5,3]; reshape f32[batch,2,5,1,3]; slice "
+     "f32[batch,2,5,3]; reshape f32[batch,2,5,1,3]; concat f32[batch,2,5,1,6]; reshape f32[batch,2,5,6]", 0, POISON},
     {"canonicalize", "  %3 = constant() {data=[-1]}: i64[]\n  %4 = gather(%0, %3) {axis=1}: f32[batch,6,5]\n" OUT(4),
      "slice f32[batch,1,6,5]; reshape f32[batch,6,5]", 0, POISON},
     {"canonicalize",

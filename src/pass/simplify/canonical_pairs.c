@@ -79,7 +79,11 @@ ig_value ig_canonical_pairs(struct ig_rewriter *rw, const struct ig_node *n, con
     bool backwards;
     if (!stack || rw->uses[n->in[0]] != 1 || stack->n_in != 2) return IG_NO_VALUE;
     struct ig_type type = *ig_type_of(g, in[0]);
-    if (ig_attr_int(g, stack, IG_ATTR_axis) != type.rank - 1 || out.rank != type.rank - 1) return IG_NO_VALUE;
+    const int last = type.rank - 1;
+    if (ig_attr_int(g, stack, IG_ATTR_axis) != last || out.rank != last) return IG_NO_VALUE;
+    for (int i = 0; i < 2; i++) {
+        if (!ig_dim_is(g->dims, ig_type_of(g, stack->in[i])->dim[last], 1)) return IG_NO_VALUE;
+    }
     if (!find_half(g, stack->in[0], &first) || !find_half(g, stack->in[1], &second)) return IG_NO_VALUE;
     if (!alternate(g, first.slice, second.slice, &backwards)) return IG_NO_VALUE;
     ig_value x = both(g, backwards ? second.slice : first.slice);
@@ -87,7 +91,7 @@ ig_value ig_canonical_pairs(struct ig_rewriter *rw, const struct ig_node *n, con
     if (backwards) {
         ig_value pairs = ig_build_reshape(g, x, type.dim, type.rank);
         ig_dim one = ig_dim_const(g->dims, 1), two = ig_dim_const(g->dims, 2);
-        x = ig_build_reshape(g, ig_build_slice_axis(g, pairs, type.rank - 1, one, two, -1), out.dim, out.rank);
+        x = ig_build_reshape(g, ig_build_slice_axis(g, pairs, last, one, two, -1), out.dim, out.rank);
     }
     if (first.negated && second.negated) return ig_map1(g, IG_OP_neg, x);
     return first.negated || second.negated ? negate_every_second(g, x, second.negated) : x;
