@@ -108,9 +108,8 @@ struct strides {
     struct ig_part *p;
     bool across[IG_NEST_DIMS]; /* some load has stride 1 along this dim, and strides along the last */
     bool along;                /* some load has stride 1 along the last dim */
-    bool
-        interleaved; /* some load goes backwards along the last dim, or varies along it, but has stride 1 along another */
-    bool entangled; /* some load varies along the last dim, in no even steps */
+    bool interleaved;          /* some load varies along the last dim, and has stride 1 along another or -1 there */
+    bool entangled;            /* some load varies along the last dim, in no even steps */
 };
 
 static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
