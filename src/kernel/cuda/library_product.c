@@ -78,7 +78,7 @@ static bool may_overflow(const struct ig_library_region *p) {
 bool ig_cuda_contract_product(struct ig_contract *c) {
     struct ig_library_region p;
     ig_dim sizes[IG_LIBRARY_SIZES];
-    if (c->has_twin || (c->spatial && c->groups != 1)) return false;
+    if (c->has_twin || c->node.op == IG_OP_matmul_blocks || (c->spatial && c->groups != 1)) return false;
     if (!ig_library_region_init(&p, c, IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT) || !find_matrices(&p, sizes))
         return false;
     return are_whole(&p, sizes) && !may_overflow(&p) && ig_library_region_finish(&p, sizes, CHOICES);
