@@ -420,9 +420,18 @@ EMULATED static void ptx_ld_global_v4_u32(unsigned &x, unsigned &y, unsigned &z,
     x = v.x, y = v.y, z = v.z, w = v.w;
 }
 template <class P>
-EMULATED static void ptx_ld_global_nc_L1__no_allocate_L2__128B_v4_u32(unsigned &x, unsigned &y, unsigned &z,
+EMULATED static void ptx_ld_relaxed_gpu_global_L1__no_allocate_L2__128B_v4_u32(unsigned &x, unsigned &y, unsigned &z,
                                                                       unsigned &w, P from) {
     ptx_ld_global_v4_u32(x, y, z, w, from);
+}
+template <class P> EMULATED static void ptx_ld_relaxed_gpu_global_u32(unsigned &x, P from) {
+    x = emulated_global(from, 4).x;
+}
+template <class P> EMULATED static void ptx_ld_relaxed_gpu_global_u16(unsigned short &x, P from) {
+    x = (unsigned short)emulated_global(from, 2).x;
+}
+template <class P> EMULATED static void ptx_ld_relaxed_gpu_global_u8(unsigned &x, P from) {
+    x = emulated_global(from, 1).x;
 }
 template <class P> EMULATED static void ptx_ld_global_v2_u32(unsigned &x, unsigned &y, P from) {
     uint4 v = emulated_global(from, 8);
@@ -615,6 +624,8 @@ EMULATED static void ptx_st_relaxed_sys_global_v2_u64(P to, unsigned long long a
 }
 EMULATED static void ptx_fence_acq_rel_gpu() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+EMULATED static void ptx_fence_acq_rel_cta() {
 }
 EMULATED static void ptx_fence_acq_rel_sys() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

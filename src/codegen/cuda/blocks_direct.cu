@@ -26,10 +26,10 @@ struct weights {
             f.scale[column] = f.zero[column] = 0;
             if (!exists) continue;
             if constexpr (SCALE_BYTES == 4)
-                f.scale[column] = ((const unsigned *)scales)[at + column * 8];
+                f.scale[column] = load_number((const unsigned *)scales + at + column * 8);
             else
-                f.scale[column] = (unsigned)((const unsigned short *)scales)[at + column * 8] << (WIDE_SCALE ? 16 : 0);
-            if constexpr (ZERO) f.zero[column] = zeros[at + column * 8];
+                f.scale[column] = load_number((const unsigned short *)scales + at + column * 8) << (WIDE_SCALE ? 16 : 0);
+            if constexpr (ZERO) f.zero[column] = load_number(zeros + at + column * 8);
         }
         return f;
     }
