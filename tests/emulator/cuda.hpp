@@ -524,6 +524,8 @@ EMULATED static void ptx_bar_warp_sync(unsigned team = 0xffffffff) {
 /* Cluster barriers: the wait is also the arrival. */
 EMULATED static void ptx_barrier_cluster_arrive_aligned() {
 }
+EMULATED static void ptx_barrier_cluster_arrive_relaxed_aligned() {
+}
 EMULATED static void ptx_barrier_cluster_wait_aligned() {
     emulator->wait_cluster();
 }

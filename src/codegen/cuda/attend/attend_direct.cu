@@ -108,7 +108,7 @@ struct direct {
     __device__ __forceinline__ void begin(float *sums, float *state, const void *q, long long ldq, long long queries,
                                           const void *k, long long ldk, const void *v, long long ldv, long long count) {
         const int lane = threadIdx.x % 32;
-        if constexpr (SPLIT > 1) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+        if constexpr (SPLIT > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
         keys = (const char *)k, values = (const char *)v;
         line = ldk * ELEMENT, line_v = ldv * ELEMENT;
         left = (int)count;
