@@ -20,6 +20,8 @@
 
 enum ig_blocks_form { IG_BLOCKS_PLAIN, IG_BLOCKS_LANES, IG_BLOCKS_FRAGMENTS, IG_BLOCKS_FORMS };
 
+enum { IG_BLOCKS_STREAMED = 24 << 10 /* bytes of a tile's codes from which GPUs stream them */ };
+
 /* Depths of a chunk; 1 in the plain form. */
 int64_t ig_blocks_chunk(enum ig_blocks_form form, int bits);
 /* Bytes of all codes. */

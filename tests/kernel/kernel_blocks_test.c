@@ -210,6 +210,76 @@ static void epilogues(void **state) {
     check_all();
 }
 
+/* ---- A decoder's token: a norm, and a gate and what it lets through ---- */
+
+struct token {
+    struct product p; /* rows: -4 for any number up to 4 */
+    bool normed, gated;
+};
+
+static ig_value norm_of(struct ig_graph *g, ig_value x, int64_t depth) {
+    static const int64_t last = 1;
+    ig_value mean = ig_build_reduce(g, IG_OP_reduce_mean, ig_map2(g, IG_OP_mul, x, x), &last, 1);
+    mean = ig_map2(g, IG_OP_add, mean, ig_build_scalar(g, INGOT_F32, 1e-5));
+    x = ig_map2(g, IG_OP_div, x, ig_map1(g, IG_OP_sqrt, mean));
+    return ig_map2(g, IG_OP_mul, x, random_constant(g, INGOT_F32, 1, &depth, 7));
+}
+
+static void build_token(struct ig_graph *g, const void *argument) {
+    const struct token *t = argument;
+    const struct product *p = &t->p;
+    int64_t a_dims[] = {p->rows < 0 ? -1 : p->rows, p->depth},
+            dims[] = {p->columns, (p->depth + p->block - 1) / p->block};
+    ig_value a = input(g, "a", INGOT_F32, 2, a_dims), y[2];
+    if (p->rows < 0) {
+        ig_dim rows = ig_dim_min(g->dims, ig_type_of(g, a)->dim[0], ig_dim_const(g->dims, -p->rows));
+        a = ig_build_slice_axis(g, a, 0, ig_dim_const(g->dims, 0), rows, 1);
+    }
+    ig_value table = random_constant(g, INGOT_F32, 1, (const int64_t[]){1 << p->bits}, 4);
+    a = t->normed ? norm_of(g, a, p->depth) : ig_map1(g, IG_OP_neg, a);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct ig_blocks b = {
+            .bits = p->bits, .block = p->block, .zero = IG_NO_VALUE, .table = p->table ? table : IG_NO_VALUE};
+        b.codes = codes_of(g, p->columns, p->depth, (1 << p->bits) - 1, 5 + i);
+        b.scale = ig_build_cast(g, random_constant(g, INGOT_F32, 2, dims, 6 + i), p->scale);
+        if (p->zero == BYTES) b.zero = codes_of(g, dims[0], dims[1], (1 << p->bits) - 1, 8 + i);
+        b.offset = p->zero == NO_ZERO && !p->table ? 1 << (p->bits - 1) : 0;
+        if (i == 0 || t->gated) y[i] = ig_build_matmul_blocks(g, a, &b, INGOT_F32);
+    }
+    if (t->gated) y[0] = ig_map2(g, IG_OP_mul, ig_map1(g, IG_OP_abs, y[0]), y[1]);
+    ig_build_output(g, "y", y[0]);
+}
+
+/* Rows of a norm are computed first, which only one kernel may read: so gates that have norms fail where twins are not joined. */
+static void tokens(void **state) {
+    (void)state;
+    static const struct token cases[] = {
+        {{1, 1024, 136, 4, 128, NO_ZERO, .scale = INGOT_F32}, .normed = true},
+        {{3, 264, 40, 4, 32, BYTES, .scale = INGOT_BF16}, .normed = true},
+        {{1, 3208, 40, 4, 4096, NO_ZERO, .scale = INGOT_F32}, .normed = true},
+        {{-4, 520, 72, 8, 64, BYTES, .scale = INGOT_F32}, .normed = true},
+        {{1, 1024, 136, 4, 128, NO_ZERO, .scale = INGOT_F32}, .normed = true, .gated = true},
+        {{4, 264, 40, 2, 32, BYTES, .scale = INGOT_F32}, .normed = true, .gated = true},
+        {{1, 3208, 2200, 4, 128, BYTES, .scale = INGOT_BF16}, .normed = true},
+        {{1, 200, 24, 4, 64, NO_ZERO, true, .scale = INGOT_F32}, .normed = true, .gated = true},
+        {{9, 520, 72, 4, 32, BYTES, .scale = INGOT_F32}, .gated = true},
+        {{16, 3208, 24, 4, 64, NO_ZERO, .scale = INGOT_F32}, .gated = true},
+        {{1, 1608, 40, 8, 64, NO_ZERO, .scale = INGOT_F32}, .gated = true},
+        {{2, 8, 8, 4, 16, NO_ZERO, .scale = INGOT_F32}, .gated = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const unsigned precisions[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16};
+        static const int64_t sizes[] = {3, 7, 33, 128};
+        const struct token *t = &cases[i];
+        for (size_t j = 0; j < sizeof precisions / sizeof *precisions; j++) {
+            const unsigned flags = precisions[j] + (t->normed ? GRAPH_ROWS_FIRST : 0);
+            add_named_case(build_token, t, flags, sizes, "token %zu, precision %zu", i, j)->tolerance =
+                j < 2 ? 1e-2 : 5e-2;
+        }
+    }
+    check_all();
+}
+
 /* ---- As models have them: which products keep their weights narrow, and that the results are the same ---- */
 
 enum form {
@@ -433,7 +503,7 @@ static void models(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(candidates), cmocka_unit_test(forms),  cmocka_unit_test(hostile_rows),
-        cmocka_unit_test(epilogues),  cmocka_unit_test(models),
+        cmocka_unit_test(epilogues),  cmocka_unit_test(tokens), cmocka_unit_test(models),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,13 +176,54 @@ struct rows_of_block {
         const int depth = first + threadIdx.x % 4 * 8;
         const char *const at = from + min(n * 8, left - 1) * line + (long long)depth * 2;
         elements x = {{0, 0, 0, 0}};
-        if (!CHECKED || depth + further < DEPTH)
+        if (CHECKED && depth + further >= DEPTH) return x;
+        if constexpr (FIRST) {
+            const uint4 own = *(const uint4 *)(at + further * 2);
+            x = {{own.x, own.y, own.z, own.w}};
+        } else
             asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(x.words[0]), "=r"(x.words[1]), "=r"(x.words[2]), "=r"(x.words[3])
                          : "l"(at + further * 2));
         return x;
     }
 };
+
+// Rows of some chunks, whose loads are all under way at once.
+template <int COUNT> struct rows_of_chunks {
+    elements x[COUNT][BM / 8][RUNS];
+
+    // Chunk u begins at depth first + u * apart, a constant.
+    template <bool CHECKED> __device__ __forceinline__ void load(const rows_of_block &all, int first, int apart) {
+#pragma unroll
+        for (int u = 0; u < COUNT; u++)
+#pragma unroll
+            for (int n = 0; n < BM / 8; n++)
+#pragma unroll
+                for (int run = 0; run < RUNS; run++)
+                    x[u][n][run] = all.template load<CHECKED>(n, first, u * apart + run * 32);
+    }
+};
+struct held_rows {
+    const elements (&x)[BM / 8][RUNS];
+    __device__ __forceinline__ elements of(int n, int run) const {
+        return x[n][run];
+    }
+};
+
+// The sums of COUNT warps that divide the depth: each leaves its own at parts_of(tile), behind the tile that add_parts makes of them.
+__device__ __forceinline__ float *parts_of(float *tile) {
+    return (float *)((char *)tile + PARTS_AT);
+}
+template <int COUNT> __device__ __forceinline__ void add_parts(float *tile) {
+    __syncthreads();
+    for (int e = threadIdx.x; e < BM * BN; e += THREADS) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            sum += parts_of(tile)[i * BM * BN + e];
+        tile[e] = sum;
+    }
+}
 
 struct sums {
     float c[BM / 8][4];

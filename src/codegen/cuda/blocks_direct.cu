@@ -1,5 +1,5 @@
 // Codes go from memory straight into registers, AHEAD chunks at once. WARPS_N warps side by side have 16 columns each, of whose chunks
-// WARPS_K warps take turns.
+// WARPS_K warps take turns. Of two PRODUCTS of the same rows each has half of the warps that are side by side.
 
 // What a thread reads of the weights: every WARPS_K-th chunk of the depth of 16 columns.
 struct weights {
@@ -35,6 +35,13 @@ struct weights {
     }
 };
 
+struct factors_of_chunk {
+    const factors *by;
+    __device__ __forceinline__ const factors &operator()(int run) const {
+        return by[run];
+    }
+};
+
 // AHEAD chunks of a thread, from a chunk on.
 struct pieces {
     uint4 x[AHEAD];
@@ -53,57 +60,53 @@ struct pieces {
     }
 };
 
-struct factors_of_chunk {
-    const factors *by;
-    __device__ __forceinline__ const factors &operator()(int run) const {
-        return by[run];
-    }
-};
+// At most this many chunks' rows are in registers at once: of few rows, those of all that are under way.
+constexpr int MOST_HELD = 8 * 8 / (BM * RUNS) > 0 ? 8 * 8 / (BM * RUNS) : 1, HELD = AHEAD < MOST_HELD ? AHEAD : MOST_HELD;
 
-// Rows that are loaded when they are needed.
-struct rows_of_chunk {
-    const rows_of_block &all;
-    int chunk;
-    __device__ __forceinline__ elements of(int n, int run) const {
-        return all.template load<true>(n, chunk * CHUNK, run * 32);
-    }
-};
-
-__device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
-                                         const void *codes, const void *scales, const void *zeros, const float *table,
-                                         long long first_column) {
-    const int warp = threadIdx.x / 32, own = warp % WARPS_N, share = warp / WARPS_N;
+struct product {
     weights from;
-    from.start(codes, scales, zeros, (int)first_column + own * 16);
-    float entry = 0;
-    if constexpr (TABLE) entry = table[threadIdx.x % 16];
+    float entry;
     pieces now;
-    now.load(from, share);
-    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
-    const rows_of_block lines(a, lda, first_row, rows);
-    sums c;
-    c.clear();
-    for (int chunk = share;;) {
-#pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            c.add(now.x[u], factors_of_chunk{now.by[u]}, rows_of_chunk{lines, chunk + u * WARPS_K}, entry);
-        chunk += AHEAD * WARPS_K;
-        if (chunk >= CHUNKS) break;
-        now.load(from, chunk);
+
+    __device__ __forceinline__ void begin(const void *codes, const void *scales, const void *zeros, const float *table,
+                                          long long first_column, const void *twin = nullptr, const void *twin_scales = nullptr,
+                                          const void *twin_zeros = nullptr) {
+        constexpr int OWN = WARPS_N / PRODUCTS; // warps side by side of each product
+        const int warp = threadIdx.x / 32, beside = warp % WARPS_N, column = (int)first_column + beside % OWN * 16;
+        if (beside < OWN)
+            from.start(codes, scales, zeros, column);
+        else
+            from.start(twin, twin_scales, twin_zeros, column);
+        entry = 0;
+        if constexpr (TABLE) entry = table[threadIdx.x % 16];
+        now.load(from, warp / WARPS_N);
+        if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
     }
-    if constexpr (WARPS_K == 1) {
-        c.store(tile + own * 16, BN);
-    } else {
-        float *const parts = tile + BM * BN;
-        c.store(parts + share * BM * BN + own * 16, BN);
-        __syncthreads();
-        for (int e = threadIdx.x; e < BM * BN; e += THREADS) {
-            float sum = 0;
+    __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows) {
+        const int warp = threadIdx.x / 32, at = warp % WARPS_N * 16, share = warp / WARPS_N;
+        const rows_of_block lines(a, lda, first_row, rows);
+        sums c;
+        c.clear();
+        for (int chunk = share;;) {
 #pragma unroll
-            for (int i = 0; i < WARPS_K; i++)
-                sum += parts[i * BM * BN + e];
-            tile[e] = sum;
+            for (int first = 0; first < AHEAD; first += HELD) {
+                rows_of_chunks<HELD> held;
+                held.template load<true>(lines, (chunk + first * WARPS_K) * CHUNK, WARPS_K * CHUNK);
+                asm volatile("fence.acq_rel.cta;" ::: "memory"); // else the assembler loads each where it is used
+#pragma unroll
+                for (int u = first; u < first + HELD; u++)
+                    c.add(now.x[u], factors_of_chunk{now.by[u]}, held_rows{held.x[u - first]}, entry);
+            }
+            chunk += AHEAD * WARPS_K;
+            if (chunk >= CHUNKS) break;
+            now.load(from, chunk);
         }
+        if constexpr (WARPS_K == 1) {
+            c.store(tile + at, BN);
+        } else {
+            c.store(parts_of(tile) + share * BM * BN + at, BN);
+            add_parts<WARPS_K>(tile);
+        }
+        __syncthreads();
     }
-    __syncthreads();
-}
+};

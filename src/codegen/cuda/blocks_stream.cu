@@ -64,29 +64,7 @@ __device__ __forceinline__ uint4 load_codes(unsigned from) {
     return x;
 }
 
-// Rows of a piece, loaded before it is waited for.
-struct rows_of_piece {
-    elements x[PIECE / 512][BM / 8][RUNS];
-
-    __device__ __forceinline__ void load(const rows_of_block &all, int piece) {
-#pragma unroll
-        for (int u = 0; u < PIECE / 512; u++)
-#pragma unroll
-            for (int n = 0; n < BM / 8; n++)
-#pragma unroll
-                for (int run = 0; run < RUNS; run++)
-                    x[u][n][run] = all.template load<ENDS>(n, piece * PIECE_DEPTH, u * CHUNK + run * 32);
-    }
-};
-struct rows_of_chunk {
-    const elements (&x)[BM / 8][RUNS];
-    __device__ __forceinline__ elements of(int n, int run) const {
-        return x[n][run];
-    }
-};
-
-// A tile: `begin` has the first pieces brought and waits for the kernel before, `multiply` puts the sums into the tile.
-struct stream {
+struct product {
     weights from;
     float entry;
     walk now, ahead;
@@ -104,19 +82,19 @@ struct stream {
     }
     __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows) {
         const rows_of_block lines(a, lda, first_row, rows);
-        float *const parts = (float *)((char *)tile + PARTS_AT), *const own = parts + threadIdx.x / 32 * BM * BN;
+        float *const own = parts_of(tile) + threadIdx.x / 32 * BM * BN;
         for (; now.group < GROUPS; now.next_group()) {
             sums c;
             c.clear();
             for (; from.width(now.group) > 0 && now.has_piece(); now.next_piece()) {
-                rows_of_piece held;
-                held.load(lines, now.piece);
+                rows_of_chunks<PIECE / 512> held; // loaded before the piece is waited for
+                held.template load<ENDS>(lines, now.piece * PIECE_DEPTH, CHUNK);
                 wait(now.barrier(), now.parity);
 #pragma unroll
                 for (int u = 0; u < PIECE / 512; u++) {
                     if (ENDS && u * 512 >= now.bytes()) break;
                     c.add(load_codes(now.memory() + u * 512 + threadIdx.x % 32 * 16),
-                          factors_of_chunk{now.memory(), now.piece * PIECE_DEPTH, u}, rows_of_chunk{held.x[u]}, entry);
+                          factors_of_chunk{now.memory(), now.piece * PIECE_DEPTH, u}, held_rows{held.x[u]}, entry);
                 }
                 __syncwarp(); // the stage has been read
                 bring_next(from, ahead);
@@ -124,14 +102,7 @@ struct stream {
             c.store(own + now.group * 16, BN);
         }
         end_ring();
-        __syncthreads();
-        for (int e = threadIdx.x; e < BM * BN; e += THREADS) {
-            float sum = 0;
-#pragma unroll
-            for (int i = 0; i < WARPS; i++)
-                sum += parts[i * BM * BN + e];
-            tile[e] = sum;
-        }
+        add_parts<WARPS>(tile);
         __syncthreads();
     }
 };

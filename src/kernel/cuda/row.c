@@ -604,10 +604,8 @@ struct ig_row_lines *ig_row_within_cuda(struct ig_row *r, bool single) {
 }
 
 void ig_row_within_constants_cuda(struct ig_row_lines *l, struct ig_stmt *body) {
-    if (l->lanes)
-        fetch_constants(l);
-    else
-        load_constants(l, body);
+    fetch_constants(l);
+    if (!l->lanes) load_constants(l, body);
 }
 
 void ig_row_within_emit_cuda(struct ig_row_lines *l, struct ig_stmt *body) {

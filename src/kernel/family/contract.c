@@ -72,7 +72,7 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
     static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
     static const ig_contract_schedule scaled_cuda[] = {ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule pushing[] = {ig_cuda_contract_blocks, ig_cuda_contract_gemm, NULL};
-    static const ig_contract_schedule rows_first[] = {ig_cuda_contract_gemm, NULL};
+    static const ig_contract_schedule rows_first[] = {ig_cuda_contract_blocks, ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule winograd[] = {ig_contract_winograd, NULL}, none[] = {NULL};
     struct asked asked = {graph, region, target, at, choice, false};
     bool is_cuda =

@@ -30,7 +30,7 @@ void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *o
 static void find_twin(struct ig_contract *c) {
     for (uint32_t i = 0; i < c->region->nodes.count; i++) {
         const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
-        if (n->op != IG_OP_matmul || n->out == c->node.out) continue;
+        if (n->op != c->node.op || n->out == c->node.out) continue;
         c->has_twin = true;
         c->twin = *n;
     }
@@ -92,12 +92,10 @@ bool ig_contract_init(struct ig_contract *c) {
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
     c->dtype = c->operand = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
     if (c->node.op == IG_OP_conv) return ig_conv_init(c);
-    if (c->node.op == IG_OP_matmul) {
-        find_twin(c);
-        ig_matmul_init(c);
-    }
+    const bool matmul = c->node.op == IG_OP_matmul || c->node.op == IG_OP_matmul_blocks;
+    if (matmul) find_twin(c);
     c->first = ig_contract_computes_rows(c->graph, c->region);
     c->scaled = c->node.op == IG_OP_matmul_scaled;
-    if (c->node.op == IG_OP_matmul_blocks || c->scaled) ig_matmul_init(c);
-    return c->node.op == IG_OP_matmul || c->node.op == IG_OP_matmul_blocks || c->scaled;
+    if (matmul || c->scaled) ig_matmul_init(c);
+    return matmul || c->scaled;
 }

@@ -377,7 +377,7 @@ static bool join_twin(struct fuser *f, ig_node_id id) {
     if (!computed || !ig_are_twins(f->g, &f->g->nodes.at[region->anchor], n)) return false;
     for (uint32_t i = 0; i < region->nodes.count; i++) {
         ig_node_id member = region->nodes.at[i];
-        if (member != region->anchor && f->g->nodes.at[member].op == IG_OP_matmul) return false;
+        if (member != region->anchor && f->g->nodes.at[member].op == n->op) return false;
     }
     enter_region(f, r, id);
     return true;
@@ -387,7 +387,7 @@ static void place_anchor(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     enum ig_family family = ig_op_info(n->op)->family;
     if (family == IG_FAMILY_SCAN && join_recurrence(f, id)) return;
-    if (n->op == IG_OP_matmul && join_twin(f, id)) return;
+    if ((n->op == IG_OP_matmul || n->op == IG_OP_matmul_blocks) && join_twin(f, id)) return;
     bool takes_epilogue =
         f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max || n->op == IG_OP_pool_avg ||
                     n->op == IG_OP_pool_sum || (is_for_gpu(f) && ig_collects_updates(f->g, n)));

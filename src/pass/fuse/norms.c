@@ -15,13 +15,17 @@ struct joining {
     bool *dead;
 };
 
+static bool is_product(const struct ig_node *n) {
+    return n->op == IG_OP_matmul || n->op == IG_OP_matmul_blocks;
+}
+
 /* What the estimator would decline, without asking it: products of many rows. */
 static bool is_of_few_rows(const struct ig_graph *g, const struct ig_node *product) {
     enum { MOST_ROWS = 4 };
     const struct ig_type *out = ig_type_of(g, product->out);
     int64_t lo, most;
     ig_dim_range(g->dims, ig_dim_product(g->dims, out->dim, out->rank - 1), &lo, &most);
-    return product->op == IG_OP_matmul && most <= MOST_ROWS;
+    return is_product(product) && most <= MOST_ROWS;
 }
 
 /* Is all that region r reads of p its products' first operand? */
@@ -32,7 +36,7 @@ static bool only_multiplies(const struct ig_graph *g, uint32_t r, uint32_t p) {
         for (uint32_t k = 0; k < n->n_in; k++) {
             if (n->in[k] == IG_NO_VALUE || ig_part_producer(g, n->in[k]) != p) continue;
             bool rows = ig_part_base(g, n->in[k]) == g->regions.at[p].outputs.at[0];
-            if (!rows || !(n->op == IG_OP_reshape || (n->op == IG_OP_matmul && k == 0))) return false;
+            if (!rows || !(n->op == IG_OP_reshape || (is_product(n) && k == 0))) return false;
         }
     }
     return true;
@@ -100,9 +104,10 @@ static void decide(struct joining *j, uint32_t r) {
     const struct ig_region both = joined(g, p, r);
     const double fused = ig_profit_time_of(g, j->options, &both);
     if (fused == 0) return; /* there is no such kernel */
-    const double apart =
-        ig_profit_time_of(g, j->options, &g->regions.at[p]) + ig_profit_time_of(g, j->options, &g->regions.at[r]);
-    if (ig_profit_is_better(g, j->options, rows, "several kernels", fused, apart)) return;
+    /* What the rows add to the product's kernel, beside what they take in their own: of all the product, it may be a small part. */
+    const double added = fused - ig_profit_time_of(g, j->options, &g->regions.at[r]);
+    const double apart = ig_profit_time_of(g, j->options, &g->regions.at[p]);
+    if (ig_profit_is_better(g, j->options, rows, "several kernels", added, apart)) return;
     for (uint32_t i = 0; i < g->regions.at[p].nodes.count; i++) {
         struct ig_node *n = &g->nodes.at[g->regions.at[p].nodes.at[i]];
         if (n->region == p) n->region = r;

@@ -242,7 +242,8 @@ static bool counts(const struct ig_kernel *kernel, unsigned flags) {
     if (flags & GRAPH_PATCH) return flags & GRAPH_MAPS ? brought : kernel->patch != NULL;
     if (flags & GRAPH_BANDED) return kernel->banded;
     if (flags & GRAPH_SERVED) return kernel->attend && kernel->attend->served;
-    if (flags & GRAPH_ROWS_FIRST) return kernel->gemm && kernel->gemm->first;
+    if (flags & GRAPH_ROWS_FIRST)
+        return (kernel->gemm && kernel->gemm->first) || (kernel->blocks && kernel->blocks->first);
     return flags & GRAPH_MAPS ? kernel->n_maps > 0 && !brought : kernel->gemm && kernel->gemm->swapped;
 }
 
@@ -253,10 +254,11 @@ static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const 
     bool any = !(c->given->flags &
                  (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH | GRAPH_BANDED | GRAPH_SERVED | GRAPH_ROWS_FIRST));
     enum ig_op op = c->graph->nodes.at[region->anchor].op;
+    bool few = op == IG_OP_matmul || op == IG_OP_matmul_blocks;
     bool found = false, conv = op == IG_OP_conv, warpgroups = ig_target_has_warpgroups(target);
     bool must = (c->given->flags & GRAPH_BANDED && conv) ||
                 (c->given->flags & GRAPH_PATCH && c->given->flags & GRAPH_MAPS && conv && warpgroups) ||
-                (c->given->flags & GRAPH_ROWS_FIRST && op == IG_OP_matmul && ig_target_can_stream(target)) ||
+                (c->given->flags & GRAPH_ROWS_FIRST && few && ig_target_can_stream(target)) ||
                 (c->given->flags & GRAPH_DEMANDED && op == IG_OP_matmul && warpgroups) ||
                 (c->given->flags & GRAPH_SERVED && region->family == IG_FAMILY_ATTEND && warpgroups);
     struct ig_kernel *kernel;

@@ -16,17 +16,13 @@ int ig_cuda_blocks_stage(const struct ig_cuda_blocks *b) {
     return b->ahead * CHUNK + ig_cuda_blocks_scale_rows(b) * COLUMNS * (scale + b->zero);
 }
 
-struct ig_cuda_blocks_ring ig_cuda_blocks_ring(const struct ig_cuda_blocks *b) {
-    int tile = b->bm * b->bn * 4, stages = b->warps_k * b->stages;
-    struct ig_cuda_blocks_ring r = {.ring = (tile + 127) / 128 * 128};
-    r.barriers = r.ring + stages * ig_cuda_blocks_stage(b);
-    r.parts = (r.barriers + stages * 8 + 15) / 16 * 16;
-    r.end = r.parts + b->warps_k * tile;
-    r.end = r.end < IG_CUDA_THIRD ? IG_CUDA_THIRD : r.end;
-    return r;
-}
-
-int ig_cuda_blocks_shared(const struct ig_cuda_blocks *b) {
-    if (b->stream) return ig_cuda_blocks_ring(b).end;
-    return b->bm * b->bn * 4 * (b->warps_k > 1 ? 1 + b->warps_k : 1);
+struct ig_cuda_blocks_places ig_cuda_blocks_places(const struct ig_cuda_blocks *b) {
+    const int tile = b->bm * ig_cuda_blocks_tile_row(b) * 4, stages = b->stream ? b->warps_k * b->stages : 0;
+    struct ig_cuda_blocks_places p = {.ring = b->stream ? (tile + 127) / 128 * 128 : tile};
+    p.barriers = p.ring + stages * ig_cuda_blocks_stage(b);
+    p.parts = (p.barriers + stages * 8 + 15) / 16 * 16;
+    p.rows = p.parts + (b->warps_k > 1 ? b->warps_k * tile : 0);
+    p.end = p.rows + b->first * (int)b->depth * 2;
+    if (b->stream && p.end < IG_CUDA_THIRD) p.end = IG_CUDA_THIRD;
+    return p;
 }

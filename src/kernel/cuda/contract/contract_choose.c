@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "kernel/cuda/contract/contract.h"
+#include "kernel/cuda/contract/contract_rows.h"
 
 enum { MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 
@@ -364,7 +365,7 @@ static double stream_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
     double all = matrices * (double)p->depth * (double)p->columns * ig_cuda_gemm_element(g);
     int64_t tiles = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn);
     double time = g->bm > 4 ? boxes_time(p, g, tiles, all) : columns_time(p, g, tiles, all);
-    if (p->first) time += 200 + 150 * p->first; /* a pass over each of the rows */
+    if (p->first) time += ig_cuda_rows_time(p->first, p->depth, tiles);
     return (START + time + (p->heavy ? 200 : 0)) / 1000;
 }
 

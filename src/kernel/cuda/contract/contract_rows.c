@@ -81,6 +81,13 @@ int ig_cuda_rows_most(const struct ig_cuda_rows *rows) {
     return rows ? rows->most : 0;
 }
 
+double ig_cuda_rows_time(int most, int64_t depth, int64_t tiles) {
+    enum { PASS = 1024 };
+    const double passes = depth > PASS ? (double)depth / PASS : 1;
+    const int64_t turns = (tiles + 2 * IG_CUDA_PROCESSORS - 1) / (2 * IG_CUDA_PROCESSORS);
+    return (200 + 150 * most) * passes * (double)turns;
+}
+
 bool ig_cuda_rows_prepare(struct ig_cuda_rows *rows, int offset) {
     struct ig_loops *k = rows->row.k;
     k->buffers.at[rows->buffer].offset = ig_x_index(k, offset);

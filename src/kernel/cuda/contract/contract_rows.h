@@ -15,6 +15,9 @@ struct ig_cuda_rows;
  * of several matrices, or no rows of the usual kind. */
 struct ig_cuda_rows *ig_cuda_rows_find(struct ig_contract *c);
 int ig_cuda_rows_most(const struct ig_cuda_rows *rows); /* 0 of NULL */
+/* Nanoseconds that so many rows take, of `depth` elements, in a kernel of `tiles`: each block computes them for each of its tiles. From
+ * decoders with 1024 and 4096 elements, whose norms lost to kernels of their own at the latter. */
+double ig_cuda_rows_time(int most, int64_t depth, int64_t tiles);
 /* Where they lie in dynamic shared memory, as that many elements, once c->kernel->threads is known; false: the kernel cannot compute them. */
 bool ig_cuda_rows_prepare(struct ig_cuda_rows *rows, int offset);
 /* What is loaded for them before the kernel waits for the preceding one; and their computation. */
