@@ -339,8 +339,20 @@ static const char transposed_by_four[] = SPREAD
     DATA(11, "w", "[3,4,4,4]")
     "  %12 = conv(%10, %11) " CONV_ATTRS("3", "4", "2", "1") ": f32[batch,3,12,10]\n"
     OUT(12);
+/* So many channels that what one convolution computes in vain is worth four; of three taps, phases have one or two. */
+static const char transposed_wide[] = SPREAD
+    DATA(11, "w", "[5632,4,4,4]")
+    "  %12 = conv(%10, %11) " CONV_ATTRS("5632", "4", "2", "1") ": f32[batch,5632,12,10]\n"
+    OUT(12);
+static const char transposed_by_three[] = SPREAD
+    DATA(11, "w", "[5632,4,3,3]")
+    DATA(12, "b", "[5632]")
+    "  %13 = conv(%10, %11, %12) " CONV_ATTRS("5632", "3", "1", "1") ": f32[batch,5632,11,9]\n"
+    OUT(13);
 /* clang-format on */
 
+#define WIDE(size) "f32[batch,5632," size "]"
+#define APART "conv " WIDE("6,5") "; reshape " WIDE("6,1,5,1")
 static const struct rewrite phases[] = {
     {"split-phases", transposed,
      "conv f32[batch,12,6,5]; reshape f32[batch,2,2,3,6,5]; transpose f32[batch,3,6,2,5,2]; reshape f32[batch,3,12,10]",
@@ -350,6 +362,15 @@ static const struct rewrite phases[] = {
      "transpose f32[batch,6,2,5,2,3]; reshape f32[batch,12,10,3]; transpose f32[batch,3,12,10]",
      1e-6, 0},
     /* two taps an axis, not three */
+    {"split-phases", transposed_wide,
+     APART "; " APART "; " APART "; " APART "; concat " WIDE("6,1,5,2") "; concat " WIDE("6,1,5,2") "; concat " WIDE(
+         "6,2,5,2") "; reshape " WIDE("12,10"),
+     1e-6, 0},
+    {"split-phases", transposed_by_three, NULL, 1e-6, POISON},
+    {"split-phases", transposed_wide,
+     "conv f32[batch,22528,7,6]; reshape f32[batch,2,2,5632,7,6]; transpose " WIDE("7,2,6,2") "; reshape " WIDE(
+         "14,12") "; slice " WIDE("12,10"),
+     1e-6, ON_GPU},
     {"split-phases", transposed_by_four,
      "conv f32[batch,12,7,6]; reshape f32[batch,2,2,3,7,6]; transpose f32[batch,3,7,2,6,2]; reshape "
      "f32[batch,3,14,12]; "

@@ -8,6 +8,8 @@
  *             transpose puts them in place. Nothing is multiplied by the zeros. The weights are recipes.
  *             Phases with fewer taps get zeros for the others: so a NaN or an infinity of the input reaches results
  *             near its own, too.
+ *             What one convolution computes in vain, zeros and positions beyond the result, is much of a small image's: on CPUs each
+ *             phase has a convolution of its own there.
  *
  * Source: Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?"
  */
@@ -184,12 +186,10 @@ static ig_value phase_weights(const struct split *s, ig_value w, int64_t phase) 
     return ig_build_pad(s->g, w, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
 }
 
-static ig_value build_conv(struct split *s, const struct ig_node *n, ig_value x, ig_value w, ig_value bias) {
-    ig_value parts[MAX_PHASES];
+/* Of inputs q + lowest … for all outputs q of the axes, to m channels. */
+static ig_value build_conv(struct split *s, const struct ig_node *n, ig_value x, ig_value w, ig_value bias, int64_t m) {
     ig_dim before[MAX_SPATIAL], after[MAX_SPATIAL];
-    int64_t kernel[MAX_SPATIAL], m = n->attr[ig_attr_slot(n->op, IG_ATTR_n)].i;
-    for (int64_t p = 0; p < s->phases; p++)
-        parts[p] = phase_weights(s, w, p);
+    int64_t kernel[MAX_SPATIAL];
     for (int i = 0; i < s->spatial; i++) {
         const struct phase_axis *a = &s->axis[i];
         before[i] = number(s, -a->lowest);
@@ -200,14 +200,103 @@ static ig_value build_conv(struct split *s, const struct ig_node *n, ig_value x,
     attrs[ig_attr_slot(n->op, IG_ATTR_before)] = ig_attr_of_dims(before, s->spatial);
     attrs[ig_attr_slot(n->op, IG_ATTR_after)] = ig_attr_of_dims(after, s->spatial);
     attrs[ig_attr_slot(n->op, IG_ATTR_kernel)] = ig_attr_of_ints(kernel, s->spatial);
-    attrs[ig_attr_slot(n->op, IG_ATTR_n)] = ig_attr_of_int(s->phases * m);
+    attrs[ig_attr_slot(n->op, IG_ATTR_n)] = ig_attr_of_int(m);
+    const ig_value in[3] = {x, w, bias};
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    return ig_build_node(s->g, n->op, in, bias == IG_NO_VALUE ? 2 : 3, 1, attrs, no_bodies);
+}
+
+static ig_value build_joined(struct split *s, const struct ig_node *n, ig_value x, ig_value w, ig_value bias) {
+    ig_value parts[MAX_PHASES];
+    const int64_t m = n->attr[ig_attr_slot(n->op, IG_ATTR_n)].i;
+    for (int64_t p = 0; p < s->phases; p++)
+        parts[p] = phase_weights(s, w, p);
     if (bias != IG_NO_VALUE) {
         ig_dim wide[2] = {number(s, s->phases), number(s, m)}, flat = number(s, s->phases * m);
         bias = ig_build_reshape(s->g, ig_build_broadcast(s->g, bias, wide, 2), &flat, 1);
     }
-    ig_value in[3] = {x, ig_build_concat(s->g, parts, (int)s->phases, 0), bias};
-    struct ig_graph *const no_bodies[2] = {NULL, NULL};
-    return ig_build_node(s->g, n->op, in, bias == IG_NO_VALUE ? 2 : 3, 1, attrs, no_bodies);
+    return build_conv(s, n, x, ig_build_concat(s->g, parts, (int)s->phases, 0), bias, s->phases * m);
+}
+
+/* ---- Each phase by itself ---------------------------------------------------------------------------------------- */
+
+/* The axes of one phase, whose convolution has its own taps only. */
+static struct split alone(const struct split *s, int64_t phase) {
+    struct split own = *s;
+    for (int i = s->spatial - 1; i >= 0; i--) {
+        struct phase_axis *a = &own.axis[i];
+        const int64_t r = phase % a->stride;
+        phase /= a->stride;
+        shift_outputs(a, 0);
+        a->lowest = first_offset(a, r);
+        a->taps = tap_count(a, r);
+    }
+    return own;
+}
+
+/* Does it read inputs from the first to the last output on, as convolutions with padding can? */
+static bool is_conv(const struct split *own) {
+    for (int i = 0; i < own->spatial; i++) {
+        const struct phase_axis *a = &own->axis[i];
+        if (a->taps == 0 || a->lowest > 0 || a->extra + a->lowest + a->taps - 1 < 0) return false;
+    }
+    return true;
+}
+
+/* Multiplications for each pair of channels; 0: the image's size is not known. */
+static int64_t products_of(const struct split *s, const struct ig_type *x) {
+    int64_t products = 1, size;
+    for (int i = 0; i < s->spatial; i++) {
+        if (!ig_dim_is_const(s->g->dims, x->dim[2 + i], &size)) return 0;
+        products *= (size + s->axis[i].extra) * s->axis[i].taps;
+    }
+    return products;
+}
+
+/* Is a tenth saved, and more than other kernels cost? */
+static bool pays_apart(const struct split *s, const struct ig_node *n, ig_value x, const struct ig_target *target) {
+    enum { LEAST = 4 << 20 /* multiplications: some 15 us of two cores */ };
+    const struct ig_type *type = ig_type_of(s->g, x);
+    int64_t apart = 0, joined = products_of(s, type) * s->phases, channels;
+    if (!target || ig_target_is_cuda(target) || !ig_dim_is_const(s->g->dims, type->dim[1], &channels)) return false;
+    for (int64_t p = 0; p < s->phases; p++) {
+        const struct split own = alone(s, p);
+        if (!is_conv(&own)) return false;
+        apart += products_of(&own, type);
+    }
+    const int64_t pairs = channels * n->attr[ig_attr_slot(n->op, IG_ATTR_n)].i;
+    return joined - apart > joined / 11 && (joined - apart) * pairs > LEAST;
+}
+
+/* Each phase's outputs, [N, M, q...], and between them those of the others: [N, M, q*s...], cut to the old result's size. */
+static ig_value build_apart(struct split *s, const struct ig_node *n, ig_value x, ig_value w, ig_value bias,
+                            const struct ig_type *result) {
+    ig_value parts[MAX_PHASES];
+    struct ig_type type;
+    ig_dim starts[INGOT_MAX_RANK];
+    int64_t count = s->phases, ones[INGOT_MAX_RANK];
+    for (int64_t p = 0; p < s->phases; p++) {
+        struct split own = alone(s, p);
+        ig_value v = build_conv(&own, n, x, phase_weights(&own, w, p), bias, n->attr[ig_attr_slot(n->op, IG_ATTR_n)].i);
+        struct ig_type apart = type = *ig_type_of(s->g, v);
+        apart.rank = 2 + 2 * s->spatial;
+        for (int i = 0; i < s->spatial; i++) {
+            apart.dim[2 + 2 * i] = type.dim[2 + i];
+            apart.dim[3 + 2 * i] = number(s, 1);
+        }
+        parts[p] = ig_view_reshape(s->g, v, apart.dim, apart.rank);
+    }
+    for (int i = s->spatial - 1; i >= 0; i--) {
+        count /= s->axis[i].stride;
+        for (int64_t p = 0; p < count; p++)
+            parts[p] = ig_build_concat(s->g, parts + p * s->axis[i].stride, (int)s->axis[i].stride, 3 + 2 * i);
+    }
+    for (int i = 0; i < type.rank; i++) {
+        starts[i] = number(s, 0);
+        ones[i] = 1;
+        if (i >= 2) type.dim[i] = ig_dim_mul(s->g->dims, type.dim[i], number(s, s->axis[i - 2].stride));
+    }
+    return ig_build_slice(s->g, ig_view_reshape(s->g, parts[0], type.dim, type.rank), starts, result->dim, ones);
 }
 
 /* [N, phases*M, q...] to [N, M, q*s...], cut to the old result's size. */
@@ -245,9 +334,11 @@ static bool split(struct ig_rewriter *rw, const struct ig_node *n, const ig_valu
     struct split s;
     ig_value x = in[0];
     if (n->op != IG_OP_conv || !match(&s, rw, n, &x)) return false;
-    ig_value v = build_conv(&s, n, x, in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE);
+    const ig_value bias = n->n_in > 2 ? in[2] : IG_NO_VALUE;
     struct ig_type result = *ig_type_of(rw->in, n->out);
-    out_values[0] = interleave(&s, v, &result);
+    out_values[0] = pays_apart(&s, n, x, rw->options->target)
+                        ? build_apart(&s, n, x, in[1], bias, &result)
+                        : interleave(&s, build_joined(&s, n, x, in[1], bias), &result);
     return true;
 }
 
