@@ -82,10 +82,31 @@ static ig_value conv_of_odd_weights(struct fixture *f) {
 }
 
 /* Values of 250 less 3 fit no i8. */
+static ig_value wide_weights(struct fixture *f, const int64_t *dims) {
+    ig_value w = ig_build_cast(f->g, random_constant(f->g, INGOT_I8, 4, dims, 3), INGOT_U8);
+    return dequantize(f, w, 1.0 / 64, 3);
+}
+
 static ig_value conv_of_wide_weights(struct fixture *f) {
-    ig_value w = ig_build_cast(f->g, random_constant(f->g, INGOT_I8, 4, filters, 3), INGOT_U8);
-    w = dequantize(f, w, 1.0 / 64, 3);
+    ig_value w = wide_weights(f, filters);
     return quantize(f, convolve(f, trip(f, f->x, 1.0 / 32, INGOT_U8, 9), w, IG_NO_VALUE), 0.5, INGOT_U8, 100);
+}
+
+static ig_value grouped(struct fixture *f, int64_t groups) {
+    static const int64_t pads[] = {1, 1, 1, 1};
+    const int64_t dims[] = {4, 4 / groups, 3, 3};
+    const struct ingot_attribute attributes[] = {
+        attribute_ints("pads", pads, 4), {.name = "group", .kind = INGOT_ATTRIBUTE_INT, .i = groups}, {0}};
+    const ig_value in[] = {trip(f, f->x, 1.0 / 32, INGOT_I8, 9), wide_weights(f, dims)};
+    return quantize(f, apply(f->g, "Conv", in, 2, attributes), 0.5, INGOT_U8, 100);
+}
+
+static ig_value depthwise_of_wide_weights(struct fixture *f) {
+    return grouped(f, 4);
+}
+
+static ig_value groups_of_wide_weights(struct fixture *f) {
+    return grouped(f, 2);
 }
 
 static ig_value matmul(struct fixture *f) {
@@ -184,7 +205,11 @@ static const struct {
     {"conv of i8 on a GPU", conv_of_i8, Q "conv add " DONE " max bitxor cast", 1, &gpu},
     {"conv and a bias of f32", conv_and_float_bias, Q "conv cast mul add round add cast", 1, &cpu},
     {"conv of weights that fit", conv_of_odd_weights, Q "conv add " DONE, 1, &cpu},
-    {"conv of weights that do not", conv_of_wide_weights, Q "cast sub mul conv " Q, 0, &cpu},
+    {"conv of weights that do not", conv_of_wide_weights, Q "conv cast sub reduce_sum pool_sum mul add add " DONE, 1,
+     &cpu},
+    {"depthwise conv of weights that do not", depthwise_of_wide_weights, Q "conv cast sub pool_sum mul add add " DONE,
+     1, &cpu},
+    {"groups of weights that do not", groups_of_wide_weights, Q "cast sub mul conv " Q, 0, &cpu},
     {"matmul", matmul, Q "matmul add " DONE, 1, &cpu},
     {"matmul of activations", matmul_of_activations,
      Q "transpose bitxor cast matmul cast reduce_sum mul cast reduce_sum mul add add add " DONE, 1, &cpu},

@@ -5,7 +5,7 @@
  *
  * where the second term is a constant for each column of constant weights, and the others vanish where b is 0. Weights
  * are made i8 with b = 0 wherever they can be: u8 with a zero point of 128 always, others by looking at them. Beyond the edges of
- * an image stands a, which the equation takes for granted.
+ * an image stands a, which the equation takes for granted; so the last two terms of a convolution are b times the sum of its window of A - a.
  */
 #include <math.h>
 
@@ -223,12 +223,39 @@ static ig_value plus(struct ig_graph *g, ig_value sum, ig_value term) {
     return sum == IG_NO_VALUE ? term : ig_map2(g, IG_OP_add, sum, term);
 }
 
+/* Of depthwise convolutions, each channel has windows of its own. */
+static bool is_depthwise(const struct product *p) {
+    const int64_t groups = ig_attr_int(p->rw->in, p->node, IG_ATTR_groups);
+    const struct ig_type *a = ig_type_of(p->g, p->a.bytes), *b = ig_type_of(p->g, p->b.bytes);
+    return ig_dim_is(p->g->dims, a->dim[1], groups) && ig_dim_is(p->g->dims, b->dim[0], groups);
+}
+
+/* The sum of A - a over each window of a convolution, of all channels or of each: [N, 1 or C, ...]. */
+static ig_value window_sums(const struct product *p) {
+    static const int64_t channels[] = {1};
+    const struct ig_graph *old = p->rw->in;
+    const struct ig_node *n = p->node;
+    const struct ig_type *out = ig_type_of(old, n->out);
+    ig_value x = ig_build_centered(p->g, p->a.bytes, p->a.zero, INGOT_I32);
+    if (p->a.zero_value != IG_NO_VALUE) x = ig_map2(p->g, IG_OP_sub, x, p->a.zero_value);
+    if (!is_depthwise(p)) x = ig_build_reduce(p->g, IG_OP_reduce_sum, x, channels, 1);
+    const struct ig_attr attrs[] = {*ig_attr(old, n, IG_ATTR_kernel),
+                                    *ig_attr(old, n, IG_ATTR_strides),
+                                    *ig_attr(old, n, IG_ATTR_dilations),
+                                    *ig_attr(old, n, IG_ATTR_before),
+                                    ig_attr_of_dims(out->dim + 2, out->rank - 2),
+                                    ig_attr_of_int(0)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    return ig_build_node(p->g, IG_OP_pool_sum, &x, 1, 1, attrs, none);
+}
+
 /* What the zero points add to the products of bytes; IG_NO_VALUE: nothing. */
 static ig_value correction(const struct product *p, ig_dim depth) {
     struct ig_graph *g = p->g;
     ig_value sum = IG_NO_VALUE;
     if (has_zero(&p->a)) sum = ig_map2(g, IG_OP_mul, column_sums(p), negative_zero(g, &p->a));
     if (!has_zero(&p->b)) return sum;
+    if (p->is_conv) return plus(g, sum, ig_map2(g, IG_OP_mul, window_sums(p), negative_zero(g, &p->b)));
     ig_value rows = sum_along(g, p->a.bytes, ig_type_of(g, p->a.bytes)->rank - 1, 1);
     sum = plus(g, sum, ig_map2(g, IG_OP_mul, rows, negative_zero(g, &p->b)));
     if (!has_zero(&p->a)) return sum;
@@ -274,7 +301,8 @@ static const char *obstacle(const struct product *p, ig_dim depth) {
     if (p->of_floats && (hi > (1 << 30) / (255 * 255) && (has_zero(&p->b) || hi > (1 << 30) / (255 * 128))))
         return "its sums may exceed 30 bits";
     if (!p->is_conv) return NULL;
-    if (has_zero(&p->b)) return "its weights less their zero point do not fit i8";
+    if (has_zero(&p->b) && ig_attr_int(p->rw->in, p->node, IG_ATTR_groups) != 1 && !is_depthwise(p))
+        return "its weights less their zero point do not fit i8, and it has groups";
     if (ig_attr_int(p->rw->in, p->node, IG_ATTR_channels_last)) return "it is channels-last";
     if (is_padded(p) && p->a.zero_value != IG_NO_VALUE) return "its edges have a zero point that is not known";
     if (p->a.zero < least || p->a.zero > least + 255) return "its zero point is no byte";
