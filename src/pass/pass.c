@@ -41,6 +41,7 @@ const struct ig_pass ig_passes[] = {
     {"attend", "compute attention in one kernel", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
+    {"single-columns", "sum rows instead of multiplying by one column, on CPUs", 2, false, ig_pass_single_columns},
     {"split-rows", "reduce few long rows in parts", 2, false, ig_pass_split_rows},
     {"winograd", "compute 3x3 convolutions with fewer multiplications, on CPUs", 2, false, ig_pass_winograd},
     {"pad-channels", "give images between convolutions whole loads of channels, on GPUs", 2, false,

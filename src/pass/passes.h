@@ -31,6 +31,7 @@ struct ig_graph *ig_pass_weights_first(struct ig_graph *in, const struct ig_pass
 struct ig_graph *ig_pass_attend(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_precision(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_widen(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_single_columns(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_split_rows(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_winograd(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_pad_channels(struct ig_graph *in, const struct ig_pass_options *options);
