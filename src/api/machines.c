@@ -2,7 +2,7 @@
  * Machines, for floors. Those that are CPUs are measured, each time, since others may be using the processors; what was the
  * fastest ever is kept in a text file,
  *
- *     AMD EPYC 7B13, 2 threads: multiply-adds 102400, cache 148000, memory 27000
+ *     AMD EPYC 7B13, family 25, model 1, 2 threads: multiply-adds 102400, cache 148000, memory 27000
  *
  * in multiply-adds of f32 by vectors and bytes per microsecond. Whoever measures something faster adds a line. Lines that make no sense
  * are skipped, and those that begin with "f32", which earlier versions wrote and measured wrongly.
@@ -31,7 +31,7 @@ enum ingot_status ig_machines_gpu(int gpu, struct ig_machine *out_machine, struc
 enum { LONGEST = 200 };
 #define FIGURES " multiply-adds %.0f, cache %.0f, memory %.0f\n"
 
-/* "AMD EPYC 7B13, 2 threads:" */
+/* "AMD EPYC 7B13, family 25, model 1, 2 threads:" */
 static void name_of(unsigned threads, char out_name[LONGEST]) {
     char processor[IG_CPU_NAME_SIZE];
     ig_cpu_name(processor);

@@ -4,6 +4,7 @@
  */
 #include "base/cpu.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -122,6 +123,16 @@ static size_t read_name(char out[IG_CPU_NAME_SIZE]) {
     return length;
 }
 
+/* Family and model, as processor manuals count them: virtual machines may give several generations one brand. */
+static void add_model(char *name, size_t length) {
+    uint32_t signature, b, c, d;
+    if (!__get_cpuid(1, &signature, &b, &c, &d)) return;
+    uint32_t family = signature >> 8 & 15, model = signature >> 4 & 15;
+    if (family == 6 || family == 15) model += signature >> 12 & 0xf0;
+    if (family == 15) family += signature >> 20 & 255;
+    snprintf(name + length, IG_CPU_NAME_SIZE - length, ", family %u, model %u", family, model);
+}
+
 #else
 
 uint64_t ig_cpu_features(void) {
@@ -133,6 +144,11 @@ static size_t read_name(char out[IG_CPU_NAME_SIZE]) {
     return 0;
 }
 
+static void add_model(char *name, size_t length) {
+    (void)name;
+    (void)length;
+}
+
 struct ig_cpu_caches ig_cpu_caches(void) {
     return (struct ig_cpu_caches){(size_t)32 << 10, (size_t)512 << 10, 0};
 }
@@ -140,7 +156,9 @@ struct ig_cpu_caches ig_cpu_caches(void) {
 #endif
 
 void ig_cpu_name(char out[IG_CPU_NAME_SIZE]) {
-    if (read_name(out) == 0) strcpy(out, "processor");
+    size_t length = read_name(out);
+    if (length == 0) length = strlen(strcpy(out, "processor"));
+    add_model(out, length);
 }
 
 const char *ig_cpu_feature_name(uint64_t bits) {

@@ -46,8 +46,8 @@ const char *ig_cpu_feature_name(uint64_t features);
 /* Requests AMX tile registers, which Linux grants once per process. False if they are not available. */
 bool ig_cpu_request_amx(void);
 
-/* The processor's own name: "Intel(R) Xeon(R) Platinum 8488C"; "processor" if it reports none. */
-enum { IG_CPU_NAME_SIZE = 49 };
+/* The processor's own name, its family and model: "AMD EPYC, family 25, model 17"; "processor" if it reports no name. */
+enum { IG_CPU_NAME_SIZE = 49 + 32 };
 void ig_cpu_name(char out_name[IG_CPU_NAME_SIZE]);
 
 /* Bytes of data cache visible to one core; sensible defaults if the processor does not report them. */
