@@ -126,12 +126,13 @@ static double time_of(const struct ig_cuda_blocks *b, int64_t rows) {
     double tiles = (double)ceil_div(rows, b->bm);
     double weights = (double)b->depth * (double)b->columns * (b->twin ? 2 : 1);
     double bytes = weights * b->bits / 8 * (1 + (tiles - 1) / 2), products = tiles * b->bm * weights * 2;
-    double first = b->first ? ig_cuda_rows_time(b->first, b->depth, ceil_div(b->columns, b->bn)) / 1000 : 0;
-    return 2.5 + bytes / 3.6e6 + products / 3e8 + first;
+    return 2.5 + bytes / 3.6e6 + products / 3e8;
 }
 
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
-    return time_of(((const struct problem *)kernel->model.problem)->b, sizes[1]);
+    const struct ig_cuda_blocks *b = ((const struct problem *)kernel->model.problem)->b;
+    const double time = time_of(b, sizes[1]);
+    return b->first ? time + ig_cuda_rows_time(b->first, b->depth, ceil_div(b->columns, b->bn)) / 1000 : time;
 }
 
 /* The c->choice-th best number of rows for a tile. Twins have few, and those that are computed first are one tile. */
