@@ -351,6 +351,31 @@ static const char transposed_by_three[] = SPREAD
     OUT(13);
 /* clang-format on */
 
+/* Images of one position, and filters around it. */
+/* clang-format off */
+#define POSITION "  %3 = reduce_mean(%0) {axes=[2,3]}: f32[batch,4,1,1]\n"
+#define AROUND(strides, before, after) \
+    "{strides=" strides ", dilations=[1,1], before=" before ", after=" after \
+    ", groups=1, acc=f32, channels_last=0, packed=0, n=6, kernel=[4,3], math=0, border=0}"
+static const char generated[] = POSITION
+    DATA(4, "w", "[6,4,4,3]")
+    DATA(5, "b", "[6]")
+    "  %6 = conv(%3, %4, %5) " AROUND("[1,1]", "[3,2]", "[3,1]") ": f32[batch,6,4,2]\n"
+    OUT(6);
+static const char centred[] = POSITION
+    DATA(4, "w", "[6,4,3,3]")
+    "  %5 = conv(%3, %4) " CONV_ATTRS("6", "3", "1", "1") ": f32[batch,6,1,1]\n"
+    OUT(5);
+static const char beyond[] = POSITION
+    DATA(4, "w", "[6,4,4,3]")
+    "  %5 = conv(%3, %4) " AROUND("[1,1]", "[4,2]", "[3,2]") ": f32[batch,6,5,3]\n"
+    OUT(5);
+static const char in_steps[] = POSITION
+    DATA(4, "w", "[6,4,4,3]")
+    "  %5 = conv(%3, %4) " AROUND("[2,1]", "[3,2]", "[3,2]") ": f32[batch,6,2,3]\n"
+    OUT(5);
+/* clang-format on */
+
 #define WIDE(size) "f32[batch,5632," size "]"
 #define APART "conv " WIDE("6,5") "; reshape " WIDE("6,1,5,1")
 static const struct rewrite phases[] = {
@@ -371,6 +396,16 @@ static const struct rewrite phases[] = {
      "conv f32[batch,22528,7,6]; reshape f32[batch,2,2,5632,7,6]; transpose " WIDE("7,2,6,2") "; reshape " WIDE(
          "14,12") "; slice " WIDE("12,10"),
      1e-6, ON_GPU},
+    /* images of one position: outputs that read a weight each, the one in the middle, and outputs that read none or are far apart */
+    {"split-phases", generated,
+     "reduce_mean f32[batch,4,1,1]; reshape f32[batch,4]; matmul f32[batch,48]; reshape f32[batch,4,2,6]; "
+     "add f32[batch,4,2,6]; transpose f32[batch,6,4,2]",
+     1e-6, POISON},
+    {"split-phases", generated, NULL, 1e-6, ON_GPU},
+    {"split-phases", centred,
+     "reduce_mean f32[batch,4,1,1]; reshape f32[batch,4]; matmul f32[batch,6]; reshape f32[batch,6,1,1]", 1e-6, POISON},
+    {"split-phases", beyond, "reduce_mean f32[batch,4,1,1]; conv f32[batch,6,5,3]", 0, 0},
+    {"split-phases", in_steps, "reduce_mean f32[batch,4,1,1]; conv f32[batch,6,2,3]", 0, 0},
     {"split-phases", transposed_by_four,
      "conv f32[batch,12,7,6]; reshape f32[batch,2,2,3,7,6]; transpose f32[batch,3,7,2,6,2]; reshape "
      "f32[batch,3,14,12]; "

@@ -9,7 +9,7 @@
  *             Phases with fewer taps get zeros for the others: so a NaN or an infinity of the input reaches results
  *             near its own, too.
  *             What one convolution computes in vain, zeros and positions beyond the result, is much of a small image's: on CPUs each
- *             phase has a convolution of its own there.
+ *             phase has a convolution of its own there. An image of one position needs no convolution at all (single_position.c).
  *
  * Source: Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?"
  */
@@ -17,6 +17,7 @@
 
 #include "pass/match.h"
 #include "pass/passes.h"
+#include "pass/product/single_position.h"
 #include "pass/view/view.h"
 
 enum { MAX_PHASES = 64, MAX_SPATIAL = INGOT_MAX_RANK - 2 };
@@ -332,7 +333,11 @@ static ig_value interleave(struct split *s, ig_value v, const struct ig_type *re
 
 static bool split(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     struct split s;
-    ig_value x = in[0];
+    ig_value x = in[0], product = ig_multiply_position(rw, n, in);
+    if (product != IG_NO_VALUE) {
+        out_values[0] = product;
+        return true;
+    }
     if (n->op != IG_OP_conv || !match(&s, rw, n, &x)) return false;
     const ig_value bias = n->n_in > 2 ? in[2] : IG_NO_VALUE;
     struct ig_type result = *ig_type_of(rw->in, n->out);
