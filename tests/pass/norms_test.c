@@ -149,10 +149,35 @@ static void test_decisions(void **state) {
     run(check_decisions, NULL);
 }
 
+/* Four rows of a depth, divided by their norm and multiplied by codes of 4 bits as GPUs read them. */
+#define CODES(depth, chunks, blocks)                                                                         \
+    "graph {\n  input %0 \"x\": f16[4," depth "]\n"                                                          \
+    "  input %1 \"codes\": u8[32," chunks ",32,16]\n"                                                        \
+    "  input %2 \"scales\": f16[" blocks ",512]\n"                                                           \
+    "  %3 = mul(%0, %0): f16[4," depth "]\n"                                                                 \
+    "  %4 = reduce_mean(%3) {axes=[1]}: f16[4,1]\n"                                                          \
+    "  %5 = sqrt(%4): f16[4,1]\n"                                                                            \
+    "  %6 = div(%0, %5): f16[4," depth "] @ \"Div 'norm'\"\n"                                                \
+    "  %7 = matmul_blocks(%6, %1, %2) {acc=f32, bits=4, block=128, offset=8, packed=2, n=512}: f32[4,512]\n" \
+    "  output \"y\" = %7\n}\n"
+
+/* Rows that fit beside the sums in a block's shared memory, and rows that do not, whatever the user wants. */
+static void check_memory(struct ig_job *job, void *argument) {
+    assert_string_equal(families(divide(job, CODES("2048", "32", "16"), "cuda:sm_90a", NULL, "norm=on")), "c");
+    assert_string_equal(families(divide(job, CODES("16384", "256", "128"), "cuda:sm_90a", NULL, "norm=on")), "c");
+    assert_string_equal(families(divide(job, CODES("16384", "256", "128"), "cuda:sm_89", NULL, "norm=on")), "rc");
+    assert_string_equal(families(divide(job, CODES("32768", "512", "256"), "cuda:sm_90a", NULL, "norm=on")), "rc");
+}
+
+static void test_memory(void **state) {
+    run(check_memory, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_readers),
         cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

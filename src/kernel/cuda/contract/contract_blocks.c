@@ -265,7 +265,8 @@ bool ig_cuda_contract_blocks(struct ig_contract *c) {
     c->kernel->blocks = s.b;
     c->kernel->threads = ig_cuda_blocks_threads(s.b);
     c->kernel->shared_bytes = ig_cuda_blocks_places(s.b).end;
-    if (s.first && !ig_cuda_rows_prepare(s.first, ig_cuda_blocks_places(s.b).rows)) return false;
+    const bool fits = c->kernel->shared_bytes <= ig_target_shared_bytes(c->target);
+    if (s.first && (!fits || !ig_cuda_rows_prepare(s.first, ig_cuda_blocks_places(s.b).rows))) return false;
     c->kernel->tactic = ig_format(c->k->job, "codes of %d bits %dx%s%d, %d warps, ", s.b->bits, s.b->bm,
                                   s.b->twin ? "2x" : "", s.b->bn, s.b->warps_n * s.b->warps_k);
     c->kernel->tactic =
