@@ -349,10 +349,8 @@ static const char transposed_by_three[] = SPREAD
     DATA(12, "b", "[5632]")
     "  %13 = conv(%10, %11, %12) " CONV_ATTRS("5632", "3", "1", "1") ": f32[batch,5632,11,9]\n"
     OUT(13);
-/* clang-format on */
 
 /* Images of one position, and filters around it. */
-/* clang-format off */
 #define POSITION "  %3 = reduce_mean(%0) {axes=[2,3]}: f32[batch,4,1,1]\n"
 #define AROUND(strides, before, after) \
     "{strides=" strides ", dilations=[1,1], before=" before ", after=" after \
@@ -386,7 +384,7 @@ static const struct rewrite phases[] = {
      "transpose f32[batch,6,5,4]; conv f32[batch,6,5,12]; reshape f32[batch,6,5,2,2,3]; "
      "transpose f32[batch,6,2,5,2,3]; reshape f32[batch,12,10,3]; transpose f32[batch,3,12,10]",
      1e-6, 0},
-    /* two taps an axis, not three */
+    /* phases by themselves, between each other: on CPUs */
     {"split-phases", transposed_wide,
      APART "; " APART "; " APART "; " APART "; concat " WIDE("6,1,5,2") "; concat " WIDE("6,1,5,2") "; concat " WIDE(
          "6,2,5,2") "; reshape " WIDE("12,10"),
@@ -406,6 +404,7 @@ static const struct rewrite phases[] = {
      "reduce_mean f32[batch,4,1,1]; reshape f32[batch,4]; matmul f32[batch,6]; reshape f32[batch,6,1,1]", 1e-6, POISON},
     {"split-phases", beyond, "reduce_mean f32[batch,4,1,1]; conv f32[batch,6,5,3]", 0, 0},
     {"split-phases", in_steps, "reduce_mean f32[batch,4,1,1]; conv f32[batch,6,2,3]", 0, 0},
+    /* two taps an axis, not three */
     {"split-phases", transposed_by_four,
      "conv f32[batch,12,7,6]; reshape f32[batch,2,2,3,7,6]; transpose f32[batch,3,7,2,6,2]; reshape "
      "f32[batch,3,14,12]; "

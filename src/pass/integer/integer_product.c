@@ -5,7 +5,7 @@
  *
  * where the second term is a constant for each column of constant weights, and the others vanish where b is 0. Weights
  * are made i8 with b = 0 wherever they can be: u8 with a zero point of 128 always, others by looking at them. Beyond the edges of
- * an image stands a, which the equation takes for granted; so the last two terms of a convolution are b times the sum of its window of A - a.
+ * an image stands a, which the equation takes for granted; so the last two terms of a convolution are -b times the sum of its window of A - a.
  */
 #include <math.h>
 

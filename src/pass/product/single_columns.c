@@ -2,7 +2,7 @@
  * single-columns: products with one column are sums of rows, on CPUs.
  *
  * Requires:   attend, which knows products by themselves; precision (final types).
- * Guarantees: no product of f32 with itself has a second operand of one column: a micro-kernel computes as many columns as two
+ * Guarantees: no product of f32 by f32 has a second operand of one column: a micro-kernel computes as many columns as two
  *             vectors have lanes, and a row's elements lie side by side for the sum. Products are summed in another order.
  */
 #include "pass/passes.h"

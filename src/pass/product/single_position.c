@@ -24,8 +24,9 @@ static bool read_axis(struct position *s, const struct ig_graph *g, const struct
 }
 
 static bool match(struct position *s, const struct ig_graph *g, const struct ig_node *n) {
-    if (n->op != IG_OP_conv || ig_attr_int(g, n, IG_ATTR_channels_last) || ig_attr_int(g, n, IG_ATTR_groups) != 1 ||
-        ig_attr_int(g, n, IG_ATTR_packed) || ig_attr_int(g, n, IG_ATTR_border))
+    if (n->op != IG_OP_conv || !ig_info(g, n->in[1])->is_const || ig_attr_int(g, n, IG_ATTR_channels_last) ||
+        ig_attr_int(g, n, IG_ATTR_groups) != 1 || ig_attr_int(g, n, IG_ATTR_packed) ||
+        ig_attr_int(g, n, IG_ATTR_border))
         return false;
     if (ig_type_of(g, n->out)->dtype != INGOT_F32 || ig_attr_int(g, n, IG_ATTR_acc) != INGOT_F32) return false;
     s->spatial = ig_type_of(g, n->out)->rank - 2;
