@@ -29,6 +29,7 @@ const struct ig_pass ig_passes[] = {
     {"fold-batch-norm", "fold constant scales and shifts into weights", 2, false, ig_pass_fold_batch_norm},
     {"split-phases", "compute transposed convolutions, and those of one position, without the zeros", 1, false,
      ig_pass_split_phases},
+    {"unread-taps", "leave out taps of convolutions that read nothing but padding", 1, false, ig_pass_unread_taps},
     {"gathered-weights", "multiply by all of a list of weights where many rows choose among them", 2, false,
      ig_pass_gathered_weights},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},

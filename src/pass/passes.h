@@ -21,6 +21,7 @@ struct ig_graph *ig_pass_recognize(struct ig_graph *in, const struct ig_pass_opt
 struct ig_graph *ig_pass_fold_batch_norm(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_flatten_windows(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_split_phases(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_unread_taps(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_use_reciprocals(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_merge_matmul(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options);
