@@ -10,6 +10,8 @@ struct pool {
     int spatial;
     int64_t batch, channels, size[3], kernel[3], stride[3], dilation[3], before[3], after[3], out[3];
     bool last, count_pad, column_major, epilogue;
+    bool widened; /* from f16 */
+    bool strips;  /* large enough for strips of windows on GPUs, which are channels-last, and of no positions */
 };
 
 static void build_pool(struct ig_graph *g, const void *argument) {
@@ -19,8 +21,8 @@ static void build_pool(struct ig_graph *g, const void *argument) {
     sizes[p->last ? p->spatial + 1 : 1] = p->channels;
     for (int i = 0; i < p->spatial; i++)
         sizes[i + (p->last ? 1 : 2)] = p->size[i];
-    struct ig_type type = sized_type(g, p->dtype, p->spatial + 2, sizes);
-    ig_value x = ig_build_input(g, "x", &type);
+    struct ig_type type = sized_type(g, p->widened ? INGOT_F16 : p->dtype, p->spatial + 2, sizes);
+    ig_value x = ig_build_cast(g, ig_build_input(g, "x", &type), p->dtype);
     ig_dim before[3], after[3], out[3];
     for (int i = 0; i < p->spatial; i++) {
         int64_t span = (p->kernel[i] - 1) * p->dilation[i] + 1;
@@ -66,6 +68,20 @@ static const struct pool pools[] = {
     {PLANE(INGOT_I8, 2, 16, 7, 8, 3, 2, 1, 1, 1)}, /* four bytes at once */
     {PLANE(INGOT_U8, 1, 24, 6, 5, 2, 1, 1, 1, 1)},
     {PLANE(INGOT_I8, 1, 8, 5, 4, 3, 1, 1, 3, 3)}, /* windows beyond the edges, where no element is */
+    {PLANE(INGOT_F32, 1, 64, 66, 67, 3, 1, 1, 1, 1), .strips = true},
+    {PLANE(INGOT_F16, 1, 64, 66, 67, 3, 1, 1, 1, 1), .epilogue = true, .strips = true},
+    {PLANE(INGOT_F32, 1, 128, 66, 67, 3, 1, 1, 1, 1), .strips = true, .widened = true},
+    {.dtype = INGOT_F32,
+     .spatial = 3,
+     .batch = 2,
+     .channels = 64,
+     .size = {6, 13, 15},
+     .kernel = {2, 2, 3},
+     .stride = {1, 1, 1},
+     .dilation = {1, 1, 1},
+     .before = {1, 1, 1},
+     .after = {1, 1, 1},
+     .strips = true},
     {.dtype = INGOT_F32,
      .spatial = 1,
      .batch = 2,
@@ -98,6 +114,7 @@ static void check_pools(enum ig_op op, bool flag) {
     int count = 0;
     for (int i = 0; i < 2 * COUNT(pools); i++) {
         variants[i] = pools[i / 2];
+        if (pools[i / 2].strips && (i % 2 == 0 || op == IG_OP_pool_argmax)) continue;
         variants[i].op = op;
         variants[i].last = i % 2;
         variants[i].count_pad = variants[i].column_major = flag;

@@ -138,5 +138,12 @@ const struct ig_code_function ig_c_functions_f32[] = {
      "INLINE float ig_atanh_f32(float a) { return (float)ig_atanh_f64((double)a); }\n"},
     {"ig_pow_f32", NULL, "ig_pow_f64",
      "INLINE float ig_pow_f32(float a, float b) { return (float)ig_pow_f64((double)a, (double)b); }\n"},
+    /* As codegen/cuda/prelude.c has it, whose schedules are printed as C by the tests. */
+    {"ig_average", NULL, NULL,
+     "INLINE float ig_average(float sum, float count, float inverse) {\n"
+     "    const float q = sum * inverse, rest = __builtin_fmaf(-count, q, sum);\n"
+     "    const float corrected = __builtin_fmaf(rest, inverse, q);\n"
+     "    return corrected == corrected ? corrected : q;\n"
+     "}\n"},
 };
 const size_t ig_c_functions_f32_count = sizeof ig_c_functions_f32 / sizeof *ig_c_functions_f32;

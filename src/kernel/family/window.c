@@ -130,6 +130,12 @@ static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at, i
     ig_s_update(k, body, w->best_acc, op, x);
 }
 
+/* `inside`, and is the position within the input along axis i? */
+static ig_x between(struct ig_window *w, int i, ig_x at, ig_x inside) {
+    inside = ig_x_and(w->k, inside, ig_x_less(w->k, num(w, -1), at));
+    return ig_x_and(w->k, inside, ig_x_less(w->k, at, dim(w, w->axis[i].in)));
+}
+
 /* Loops over the taps along axis i: those inside, or, unrolled, all, with *inout_inside restricted to those inside.
  * *out_in_at: the tap's position in the input. */
 static struct ig_stmt *tap_loop(struct ig_window *w, struct ig_stmt *body, int i, ig_x *out_in_at, ig_x *inout_inside) {
@@ -145,8 +151,7 @@ static struct ig_stmt *tap_loop(struct ig_window *w, struct ig_stmt *body, int i
     body = loop(w, body, IG_FOR_UNROLL, num(w, a->taps), &tap);
     ig_x origin = ig_x_sub(k, ig_x_mul(k, w->at[i], num(w, a->stride)), dim(w, a->before));
     *out_in_at = ig_x_add(k, origin, ig_x_mul(k, tap, num(w, a->dilation)));
-    *inout_inside = ig_x_and(k, *inout_inside, ig_x_less(k, num(w, -1), *out_in_at));
-    *inout_inside = ig_x_and(k, *inout_inside, ig_x_less(k, *out_in_at, dim(w, a->in)));
+    *inout_inside = between(w, i, *out_in_at, *inout_inside);
     return body;
 }
 
@@ -188,7 +193,10 @@ void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
     int looped = w->spatial - (w->column != IG_NO_X);
     for (int i = 0; i < looped; i++)
         body = tap_loop(w, body, i, &in_at[i], &inside);
-    if (looped < w->spatial) in_at[looped] = w->column;
+    if (looped < w->spatial) {
+        in_at[looped] = w->column;
+        if (w->unroll) inside = between(w, looped, w->column, inside);
+    }
     if (w->k->x.at[inside].kind != IG_X_INT) {
         if (can_clamp(w)) {
             for (int i = 0; i < w->spatial; i++)
@@ -249,12 +257,17 @@ static ig_x divisor(struct ig_window *w) {
     return count;
 }
 
+/* Not by a reciprocal alone: of integers in floats, the next rounding would tell them apart. */
+static ig_x average(struct ig_window *w) {
+    struct ig_loops *k = w->k;
+    ig_x count = ig_x_cast(k, divisor(w), w->dtype, false), one = ig_x_float(k, w->dtype, 1);
+    if (!w->corrects || w->dtype != INGOT_F32) return ig_x_map2(k, IG_OP_div, best_so_far(w), count);
+    return ig_x_call(k, w->dtype, "ig_average", best_so_far(w), count, ig_x_map2(k, IG_OP_div, one, count));
+}
+
 static ig_x result(struct ig_window *w) {
     struct ig_loops *k = w->k;
-    if (w->node.op == IG_OP_pool_avg) {
-        /* Not by a reciprocal: of integers in floats, the next rounding would tell them apart. */
-        return ig_x_map2(k, IG_OP_div, best_so_far(w), ig_x_cast(k, divisor(w), w->dtype, false));
-    }
+    if (w->node.op == IG_OP_pool_avg) return average(w);
     if (!ig_window_is_argmax(w)) return best_so_far(w);
     ig_x plane = ig_x_add(
         k, ig_x_mul(k, w->image, dim(w, ig_type_of(w->graph, w->node.in[0])->dim[w->last ? w->spatial + 1 : 1])),
