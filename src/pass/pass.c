@@ -41,6 +41,7 @@ const struct ig_pass ig_passes[] = {
      ig_pass_weights_first},
     {"group-heads", "let the queries of heads that share keys be rows of one product", 2, false, ig_pass_group_heads},
     {"attend", "compute attention in one kernel", 2, false, ig_pass_attend},
+    {"pad-heads", "give queries, keys and values of attentions whole loads, on GPUs", 2, false, ig_pass_pad_heads},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
     {"single-columns", "sum rows instead of multiplying by one column, on CPUs", 2, false, ig_pass_single_columns},

@@ -36,6 +36,7 @@ struct ig_graph *ig_pass_single_columns(struct ig_graph *in, const struct ig_pas
 struct ig_graph *ig_pass_split_rows(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_winograd(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_pad_channels(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_pad_heads(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options);
 
 #endif

@@ -202,7 +202,7 @@ static void build(struct ig_graph *g, const void *argument) {
 
 struct division {
     const struct attention *a;
-    bool cuda, read_twice;
+    bool cuda, read_twice, padded;
     uint32_t regions, attends;
 };
 
@@ -215,7 +215,9 @@ static void divide(struct ig_job *job, void *argument) {
     for (ig_node_id id = 0; d->read_twice && id < g->nodes.count; id++) {
         if (g->nodes.at[id].op == IG_OP_reduce_sum) ig_build_output(g, "sums", g->nodes.at[id].out);
     }
-    g = ig_pass_fuse(ig_pass_attend(g, &options), &options);
+    g = ig_pass_attend(g, &options);
+    if (d->padded) g = ig_pass_pad_heads(g, &options);
+    g = ig_pass_fuse(g, &options);
     ig_graph_verify(g, "fuse");
     d->regions = g->regions.count;
     for (uint32_t r = 0; r < g->regions.count; r++)
@@ -250,6 +252,12 @@ static void test_recognition(void **state) {
     expect((struct division){&b, .cuda = true}, 1, 1);
     b.depth = 20; /* not a multiple of 16 bytes */
     expect((struct division){&b, .cuda = true}, 3, 0);
+    expect((struct division){&b, .cuda = true, .padded = true}, 3, 1); /* beside copies of queries and keys */
+    b.columns = 42;
+    expect((struct division){&b, .cuda = true, .padded = true}, 5, 1); /* of values, too, and a slice */
+    b.queries = 15;                                                    /* which are not worth copies */
+    expect((struct division){&b, .cuda = true, .padded = true}, 3, 0);
+    b.queries = -2;
     b.depth = 264;
     expect((struct division){&b, .cuda = true}, 3, 0);
     struct attention c = {INGOT_F16, -1, 3, 1, 49, 49, 32, 32, EACH, .side = 7, .joint = true};
@@ -444,6 +452,29 @@ static void test_partial(void **state) {
     check_graphs_for_cuda(all, count);
 }
 
+/* Heads of no whole loads, which are copied first. */
+static void test_uneven(void **state) {
+    (void)state;
+    static const struct attention shapes[] = {
+        {INGOT_F16, 2, 3, 1, 64, 64, 10, 10, EACH, .narrow = true, .joint = true},
+        {INGOT_F16, 1, 2, 1, 33, 90, 19, 64, ADDED, .repaired = true},
+        {INGOT_BF16, -1, 2, 2, -2, -4, 20, 36, CAUSAL, .joint = false},
+        {INGOT_BF16, 1, 2, 1, 17, 40, 64, 1, CHOSEN, .guarded = true, .biased = true},
+        {INGOT_F32, 1, 2, 1, 40, 50, 10, 7, NO_MASK, .joint = false},
+        {INGOT_F16, 1, 1, 1, 20, 70, 250, 250, CAPPED, .narrow = true},
+        {INGOT_F16, 1, 2, 1, 15, 40, 10, 10, ADDED, .joint = false},
+    };
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
+    struct graph_case all[2 * SHAPES];
+    for (int i = 0; i < 2 * SHAPES; i++) {
+        const struct attention *a = &shapes[i / 2];
+        double tolerance = a->dtype == INGOT_F32 ? 1e-5 : a->dtype == INGOT_F16 ? 4e-3 : 3e-2;
+        unsigned poison = i % 2 && a->mask != CAUSAL ? GRAPH_POISON : 0;
+        all[i] = (struct graph_case){"attention", build, a, tolerance, GRAPH_RAW | poison, {2, 70, 33, 128}};
+    }
+    check_graphs_for_cuda(all, 2 * SHAPES);
+}
+
 /* Windows of a picture, whose lines lie at places that are computed. */
 static void test_windows(void **state) {
     (void)state;
@@ -554,12 +585,10 @@ static void test_served(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles),
-        cmocka_unit_test(test_processor),   cmocka_unit_test(test_processor_half),
-        cmocka_unit_test(test_single),      cmocka_unit_test(test_half),
-        cmocka_unit_test(test_choices),     cmocka_unit_test(test_partial),
-        cmocka_unit_test(test_windows),     cmocka_unit_test(test_few),
-        cmocka_unit_test(test_served),
+        cmocka_unit_test(test_recognition),    cmocka_unit_test(test_compiles), cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_processor_half), cmocka_unit_test(test_single),   cmocka_unit_test(test_half),
+        cmocka_unit_test(test_choices),        cmocka_unit_test(test_partial),  cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_windows),        cmocka_unit_test(test_few),      cmocka_unit_test(test_served),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

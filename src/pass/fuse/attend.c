@@ -13,8 +13,6 @@
 
 #include "pass/passes.h"
 
-enum { MOST_DEPTH = 256 }; /* elements of a query, key or value */
-
 struct attends {
     struct ig_graph *g;
     const bool *stored;
@@ -74,7 +72,7 @@ static bool is_heads(const struct attends *s, ig_value v, int from_last, enum in
     int64_t depth;
     if (type->rank < 2 || type->dtype != dtype || !known(s, type->dim[axis], &depth)) return false;
     int64_t piece = 16 / (int64_t)ingot_dtype_size(dtype);
-    return depth >= piece && depth <= MOST_DEPTH && depth % piece == 0 && is_innermost(s, v, axis);
+    return depth >= piece && depth <= IG_ATTEND_MOST_DEPTH && depth % piece == 0 && is_innermost(s, v, axis);
 }
 
 static bool is_plain_product(const struct attends *s, const struct ig_node *n) {
@@ -97,7 +95,7 @@ static bool pays_on_cpu(const struct attends *s, const struct ig_node *scores, c
     int64_t depth, columns, lo, hi;
     if (!known(s, q->dim[q->rank - 1], &depth) || !known(s, out->dim[out->rank - 1], &columns)) return false;
     ig_dim_range(s->g->dims, out->dim[out->rank - 2], &lo, &hi);
-    return depth <= MOST_DEPTH && columns <= MOST_DEPTH && hi >= LEAST_QUERIES;
+    return depth <= IG_ATTEND_MOST_DEPTH && columns <= IG_ATTEND_MOST_DEPTH && hi >= LEAST_QUERIES;
 }
 
 /* In bf16, whole tiles of AMX are wanted. */

@@ -434,7 +434,7 @@ static bool chooses_weights(const struct ig_graph *g, const struct ig_node *view
            ig_attr_int(g, view, IG_ATTR_axis) < ig_type_of(g, view->in[0])->rank - 2;
 }
 
-/* Contractions read through these views. Others, such as most gathers, and pads, are materialised, since panels are
+/* Contractions read through these views. Others, such as most gathers, and pads, turned or not, are materialised, since panels are
  * filled with plain addressing; so is a convolution's image whose channels are not innermost (find_stored_views), since
  * each of its elements is read once per kernel position. */
 static bool contraction_reads_through(const struct ig_graph *g, const struct ig_node *n, ig_value operand,
@@ -531,6 +531,8 @@ static bool *find_stored_views(const struct fuser *f) {
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(g, n, n->in[i], view)))
                 stored[base] = true;
+            const struct ig_node *turned = contract && view ? ig_def_op(g, base, IG_OP_transpose) : NULL;
+            if (turned && ig_def_op(g, turned->in[0], IG_OP_pad)) stored[turned->in[0]] = true;
         }
         bool estimated = f->options->estimator != NULL;
         if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n) && !estimated) stored[n->out] = true;
