@@ -484,6 +484,9 @@ EMULATED static void ptx_st_shared__cluster_f32(unsigned to, float value) {
 EMULATED static void ptx_st_shared_b32(unsigned to, unsigned value) {
     emulated_store(to, value);
 }
+EMULATED static void ptx_st_shared_v4_b32(unsigned to, unsigned x, unsigned y, unsigned z, unsigned w) {
+    emulated_store(to, uint4{x, y, z, w});
+}
 template <class P> EMULATED static void emulated_copy(unsigned to, P from, size_t size, size_t valid) {
     emulator->copy(emulator->shared_at(to, 0, 0), (const char *)from, size, valid);
 }

@@ -385,6 +385,16 @@ static const struct conv patches[] = {
     {NARROW(1, 23, 18, 3, 40, 7, 7, 2, 2, 3), .bias = true, .relu = true},
     {NARROW(1, 11, 12, 3, 64, 3, 3, 1, 1, 1), .relu = true},
     {NARROW(1, 9, 10, 5, 7, 3, 3, 1, 1, 1), .bias = true}, /* channels of any number */
+    /* of one or two channels, in lines of whole loads: of pixels, of pairs, of pairs of pairs; and of those that move too far */
+    {NARROW(2, 21, 39, 1, 24, 5, 7, 1, 1, 3), .bias = true, .relu = true},
+    {NARROW(1, 30, 25, 1, 32, 11, 5, 2, 2, 2), .bias = true},
+    {NARROW(2, 20, 17, 2, 9, 3, 3, 1, 1, 1)},
+    {NARROW(-1, -2, -3, 1, 40, 3, 8, 2, 1, 0)},
+    {NARROW(1, 18, 40, 1, 16, 4, 12, 4, 4, 1), .bias = true},
+    {NARROW(1, 19, 23, 2, 17, 3, 5, 1, 2, 2)},
+    {NARROW(1, 19, 23, 1, 17, 3, 5, 1, 3, 2)},
+    {F32, .spatial = 3, .batch = 1, .size = {4, 9, 21}, .in = 1, .out = 24, .kernel = {3, 2, 5}, .stride = {1, 2, 1},
+     .dilation = {1, 1, 1}, .before = {1, 0, 2}, .after = {2, 0, 1}, .groups = 1, .last = true, .bias = true},
     {NARROW(1, 10, 9, 12, 17, 2, 5, 3, 3, 2)},
     {NARROW(-1, -2, -3, 16, 9, 3, 3, 1, 1, 1), .bias = true},
     {NARROW(2, 7, 9, 40, 6, 1, 1, 1, 1, 0), .bias = true},

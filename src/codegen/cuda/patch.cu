@@ -16,11 +16,33 @@ __device__ __forceinline__ constexpr unsigned chunk_at(int number) {
     return (unsigned)(z * PLANE + y * LINE + (x % STRIDE_X * PHASE + x / STRIDE_X) * PIXEL + number % CHUNKS * 16);
 }
 
+// The same where a pixel has one element of two bytes, and a chunk eight neighbours, which a thread collects. planes, rows, columns: from the
+// patch's first pixel on; before, above, left: where that lies.
+__device__ __forceinline__ void load_joined(unsigned to, const char *from, int planes, int rows, int columns, int before, int above, int left) {
+    for (int i = threadIdx.x; i < PATCH_Z * PATCH_Y * PATCH_X; i += THREADS) {
+        const int x = i % PATCH_X, y = i / PATCH_X % PATCH_Y, z = i / (PATCH_X * PATCH_Y);
+        const bool inside = z < planes && before + z >= 0 && y < rows && above + y >= 0;
+        const char *const line = from + (((long long)z * (rows + above) + y) * (columns + left) + x) * 2;
+        unsigned element[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            element[j] = inside && x + j < columns && left + x + j >= 0 ? get<2>(line + 2 * j) : 0;
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + z * PLANE + y * LINE + x * PIXEL),
+                     "r"(element[0] | element[1] << 16), "r"(element[2] | element[3] << 16),
+                     "r"(element[4] | element[5] << 16), "r"(element[6] | element[7] << 16)
+                     : "memory");
+    }
+}
+
 // Copies the patch that begins at `plane`, `row` and `column` of image `number`, or outside of it, where it is zero.
 __device__ __forceinline__ void load_patch(unsigned to, const char *images, long long pixel, int planes, int rows,
                                            int columns, long long number, int plane, int row, int column) {
     constexpr int units = CHUNKS * 16 / COPY, pieces = PATCH_Z * PATCH_Y * PATCH_X * units;
     const char *const from = images + (((number * planes + plane) * rows + row) * columns + column) * pixel * ELEMENT;
+    if constexpr (COPY < 4 && JOINED > 1) {
+        load_joined(to, from, planes - plane, rows - row, columns - column, plane, row, column);
+        return;
+    }
     for (int i = threadIdx.x; i < pieces; i += THREADS) {
         const int byte = i % units * COPY, x = i / units % PATCH_X, line = i / (units * PATCH_X);
         const int y = line % PATCH_Y, z = line / PATCH_Y;
@@ -43,12 +65,12 @@ __device__ __forceinline__ void load_weights(unsigned to, const char *weights, l
                      weights + ((tap * CHANNELS + channel) * ld + first + block * 8) * 2, inside);
         }
     } else {
-        constexpr int units = 16 / COPY;
+        constexpr int bytes = CHANNELS * ELEMENT % 16 ? COPY : 16, units = 16 / bytes;
         for (int i = threadIdx.x; i < BN * STEPS * 2 * units; i += THREADS) {
             const int chunk = i / units % (STEPS * 2), column = i / (units * STEPS * 2), tap = chunk / CHUNKS;
-            const int byte = chunk % CHUNKS * 16 + i % units * COPY;
+            const int byte = chunk % CHUNKS * 16 + i % units * bytes;
             const bool inside = tap < TAPS && byte < CHANNELS * ELEMENT && first + column < columns;
-            copy<COPY, true>(to + column * WEIGHTS_LINE + chunk * 16 + i % units * COPY,
+            copy<bytes, true>(to + column * WEIGHTS_LINE + chunk * 16 + i % units * bytes,
                        weights + ((first + column) * ld + tap * CHANNELS) * ELEMENT + byte, inside);
         }
     }

@@ -259,7 +259,8 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         return rebuild(g, n, in, pack_groups(g, in[1], rank), 1, dims[0]);
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
-    if ((ig_target_is_cuda(rw->options->target) || together > 1) && groups == 1) ig_picture_pack(g, &conv, operands);
+    bool lines = (ig_target_is_cuda(rw->options->target) || together > 1) && groups == 1 &&
+                 ig_picture_pack(g, &conv, operands, rw->options->target);
     if (groups > 1 && has_tensor_cores(rw, n)) {
         operands[1] = ig_join_groups(g, operands[1], &groups, ig_target_has_warpgroups(rw->options->target));
         conv.attr = with_groups(g, n, groups);
@@ -268,7 +269,7 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     int64_t nr = panel_width(rw->options->target, dims[0] / groups), depth = 1;
     for (int i = 1; i < rank; i++)
         depth *= dims[i];
-    if (wants_columns(rw, n, depth, dims[0] / groups)) nr = 1;
+    if (lines || wants_columns(rw, n, depth, dims[0] / groups)) nr = 1;
     if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr, together), nr, dims[0]);
 }

@@ -7,6 +7,10 @@
  * as far. It must begin at an even column: otherwise it is extended to the left by columns of zero weights. So a window
  * of 7 x 7 pixels of 3 channels, which has 147 weights, becomes one of 7 x 4 pairs with 224, where pixels of 8 channels
  * would need 392. Image data under the zero weights are multiplied by zero; if they are infinite, the result is NaN.
+ *
+ * Pictures of one or two channels, such as spectrograms, mostly keep these. Their pixels are paired as often as windows move by an even
+ * number of columns, and the window is extended to the right until each of its lines is whole loads of neighbouring pixels,
+ * if it is half that wide.
  */
 #include "pass/view/picture.h"
 
@@ -193,23 +197,69 @@ static void set_columns(struct ig_graph *g, struct ig_attr *attrs, int spatial, 
     *after = with_last_dim(g, after, p->after);
 }
 
-void ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in) {
+/* The same convolution over pairs of columns. */
+static void take_pairs(struct ig_graph *g, struct ig_node *n, ig_value *in, const struct pairing *p) {
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    const int rank = ig_type_of(g, in[0])->rank;
+    in[0] = pair_pixels(g, in[0]);
+    in[1] = pair_weights(g, pad_axes(g, in[1], rank - 1, p->front, p->back, 0));
+    set_columns(g, attrs, rank - 2, p);
+    n->attr = attrs;
+}
+
+/* Extends windows that move by one column to the right, until a line of them is whole loads. False if it cannot be, or if the depth
+ * becomes so long that no kernel keeps the image's patch (kernel/cuda/contract/contract_patch.c). */
+static bool fill_lines(struct ig_graph *g, struct ig_node *n, ig_value *in, int64_t each) {
+    enum { LONGEST = 1152 };
+    const int rank = ig_type_of(g, in[0])->rank, axis = rank - 3;
+    int64_t after, kernel = its(n, IG_ATTR_kernel)->ints[axis], more = (each - kernel % each) % each;
+    int64_t depth = size_of(g, in[1], 1) * (kernel + more);
+    for (int i = 0; i < axis; i++)
+        depth *= its(n, IG_ATTR_kernel)->ints[i];
+    if (more > kernel || its(n, IG_ATTR_strides)->ints[axis] != 1 || its(n, IG_ATTR_dilations)->ints[axis] != 1 ||
+        depth > LONGEST || !ig_dim_is_const(g->dims, its(n, IG_ATTR_after)->dims[axis], &after))
+        return false;
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    *attr_of(attrs, IG_ATTR_kernel) = with_last_int(g, its(n, IG_ATTR_kernel), kernel + more);
+    *attr_of(attrs, IG_ATTR_after) = with_last_dim(g, its(n, IG_ATTR_after), after + more);
+    in[1] = pad_axes(g, in[1], rank - 1, 0, more, 0);
+    n->attr = attrs;
+    return true;
+}
+
+/* One or two channels, of 16 bits, on GPUs: padding them multiplies the products, which pays if pixels can be paired and these are of few
+ * columns, so that whole loads arrive by the copy engine. */
+static bool is_thin(struct ig_graph *g, const struct ig_node *n, const ig_value *in) {
+    enum { FEW_COLUMNS = 96 };
+    struct pairing p;
+    return size_of(g, in[1], 1) < FEWEST && !(size_of(g, in[1], 0) <= FEW_COLUMNS && find_pairing(g, n, in, &p));
+}
+
+static bool pack_thin(struct ig_graph *g, struct ig_node *n, ig_value *in) {
+    const int rank = ig_type_of(g, in[0])->rank;
+    struct pairing p;
+    while (2 * size_of(g, in[1], 1) <= MOST / 2 && find_pairing(g, n, in, &p)) {
+        in[0] = pad_image(g, in[0], p.image, 0);
+        take_pairs(g, n, in, &p);
+    }
+    return rank > 3 && fill_lines(g, n, in, MOST / size_of(g, in[1], 1));
+}
+
+bool ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in, const struct ig_target *target) {
     int rank = ig_type_of(g, in[0])->rank;
     int64_t channels = size_of(g, in[1], 1), element = (int64_t)ingot_dtype_size(ig_type_of(g, in[1])->dtype);
     bool many_positions = false;
     for (int i = 0; i < rank - 2; i++)
         many_positions |= its(n, IG_ATTR_kernel)->ints[i] > 1;
-    if (!many_positions || channels < FEWEST || channels > MOST) return;
+    if (!many_positions || channels < 1 || channels > MOST) return false;
+    if (channels < FEWEST && (element != 2 || !ig_target_is_cuda(target))) return false;
+    if (is_thin(g, n, in)) return pack_thin(g, n, in);
     int64_t wanted = channels <= MOST / 2 ? MOST / 2 : MOST;
     struct pairing p = {0};
     bool pairs = wanted * element < LOAD && find_pairing(g, n, in, &p);
     if (p.image > 0 && its(n, IG_ATTR_border)->i != 0) pairs = false; /* zeros beside the image are no border */
     in[0] = pad_image(g, in[0], pairs ? p.image : 0, wanted - channels);
     in[1] = pad_axes(g, in[1], 1, 0, wanted - channels, 0);
-    if (!pairs) return;
-    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
-    in[0] = pair_pixels(g, in[0]);
-    in[1] = pair_weights(g, pad_axes(g, in[1], rank - 1, p.front, p.back, 0));
-    set_columns(g, attrs, rank - 2, &p);
-    n->attr = attrs;
+    if (pairs) take_pairs(g, n, in, &p);
+    return false;
 }
