@@ -531,11 +531,10 @@ static bool *find_stored_views(const struct fuser *f) {
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(g, n, n->in[i], view)))
                 stored[base] = true;
-            const struct ig_node *turned = contract && view ? ig_def_op(g, base, IG_OP_transpose) : NULL;
-            if (turned && ig_def_op(g, turned->in[0], IG_OP_pad)) stored[turned->in[0]] = true;
+            if (contract && view && view->op == IG_OP_transpose && ig_def_op(g, view->in[0], IG_OP_pad))
+                stored[view->in[0]] = true;
         }
-        bool estimated = f->options->estimator != NULL;
-        if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n) && !estimated) stored[n->out] = true;
+        if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n) && !f->options->estimator) stored[n->out] = true;
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
     }
     return stored;

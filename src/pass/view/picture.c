@@ -235,14 +235,13 @@ static bool is_thin(struct ig_graph *g, const struct ig_node *n, const ig_value 
     return size_of(g, in[1], 1) < FEWEST && !(size_of(g, in[1], 0) <= FEW_COLUMNS && find_pairing(g, n, in, &p));
 }
 
-static bool pack_thin(struct ig_graph *g, struct ig_node *n, ig_value *in) {
-    const int rank = ig_type_of(g, in[0])->rank;
+static bool pack_thin(struct ig_graph *g, struct ig_node *n, ig_value *in, int64_t channels) {
     struct pairing p;
-    while (2 * size_of(g, in[1], 1) <= MOST / 2 && find_pairing(g, n, in, &p)) {
+    for (; 2 * channels <= MOST / 2 && find_pairing(g, n, in, &p); channels *= 2) {
         in[0] = pad_image(g, in[0], p.image, 0);
         take_pairs(g, n, in, &p);
     }
-    return rank > 3 && fill_lines(g, n, in, MOST / size_of(g, in[1], 1));
+    return ig_type_of(g, in[0])->rank > 3 && fill_lines(g, n, in, MOST / channels);
 }
 
 bool ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in, const struct ig_target *target) {
@@ -253,7 +252,7 @@ bool ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in, const 
         many_positions |= its(n, IG_ATTR_kernel)->ints[i] > 1;
     if (!many_positions || channels < 1 || channels > MOST) return false;
     if (channels < FEWEST && (element != 2 || !ig_target_is_cuda(target))) return false;
-    if (is_thin(g, n, in)) return pack_thin(g, n, in);
+    if (is_thin(g, n, in)) return pack_thin(g, n, in, channels);
     int64_t wanted = channels <= MOST / 2 ? MOST / 2 : MOST;
     struct pairing p = {0};
     bool pairs = wanted * element < LOAD && find_pairing(g, n, in, &p);

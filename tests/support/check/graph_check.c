@@ -282,8 +282,8 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
     if (flags & GRAPH_ROWS_FIRST) options.estimator = ig_estimates_open(job, options.target);
     bool raw = c->given->flags & GRAPH_RAW;
-    const char *passes = ig_format(job, "%sattend pad-heads %s%sfuse partition", raw ? "" : "layout ", narrow ? "precision " : "",
-                                   raw ? "" : "pack ");
+    const char *passes = ig_format(job, "%sattend pad-heads %s%sfuse partition", raw ? "" : "layout ",
+                                   narrow ? "precision " : "", raw ? "" : "pack ");
     c->graph = passes_named(c->reference, passes, &options);
     c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);
     for (uint32_t r = 0; r < c->graph->regions.count; r++) {
