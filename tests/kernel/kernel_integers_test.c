@@ -15,7 +15,7 @@
 #include "support/check/kernel_cases.h"
 #include "support/random/random_quantized.h"
 
-enum { NETWORKS = 30, AT_ONCE = 16, INPUTS = 8 };
+enum { NETWORKS = 30, AT_ONCE = 32, INPUTS = 8 };
 
 /* Of the numbers that inputs are filled with, some are hostile. */
 static void add_network(uint32_t seed, uint32_t inputs, struct random_quantized *random) {
