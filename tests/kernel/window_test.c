@@ -71,6 +71,7 @@ static const struct pool pools[] = {
     {PLANE(INGOT_F32, 1, 64, 66, 67, 3, 1, 1, 1, 1), .strips = true},
     {PLANE(INGOT_F16, 1, 64, 66, 67, 3, 1, 1, 1, 1), .epilogue = true, .strips = true},
     {PLANE(INGOT_F32, 1, 128, 66, 67, 3, 1, 1, 1, 1), .strips = true, .widened = true},
+    {PLANE(INGOT_F32, 1, 1024, 70, -3, 3, 1, 1, 1, 1), .strips = true}, /* of as many windows as the run says */
     {.dtype = INGOT_F32,
      .spatial = 3,
      .batch = 2,
