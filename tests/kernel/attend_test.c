@@ -11,6 +11,7 @@
 #include "kernel/kernel.h"
 #include "pass/fuse/regions.h"
 #include "pass/passes.h"
+#include "pass/precision/precision.h"
 #include "support/check/kernel_cases.h"
 #include "support/check/nvrtc_check.h"
 
@@ -35,6 +36,7 @@ struct attention {
     bool narrow;   /* the results are rounded to the operands' type */
     bool guarded;  /* rows that are all -infinity give zeros */
     int64_t shift; /* by which pictures are rolled before windows are cut out */
+    bool constant; /* so are the biases of windows */
     int64_t side;  /* of the windows of a picture that are attended to apart, with biases; 0: none, see windows_of */
 };
 enum { ACROSS = 3, WINDOWS = 2 * ACROSS, LONGEST_LIST = 64 };
@@ -122,7 +124,9 @@ static ig_value biased_by_place(struct ig_graph *g, const struct attention *a, i
     struct ig_type type = *ig_type_of(g, s), bias = {.dtype = INGOT_F32, .rank = 3};
     ig_dim windows = number(g, WINDOWS), length = type.dim[3];
     memcpy(bias.dim, (ig_dim[]){number(g, a->heads), length, length}, 3 * sizeof *bias.dim);
-    s = ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_mul, s, scalar(g, s, 0.125)), ig_build_input(g, "bias", &bias));
+    const int64_t sizes[] = {a->heads, a->keys, a->keys};
+    ig_value biases = a->constant ? random_constant(g, INGOT_F32, 3, sizes, 9) : ig_build_input(g, "bias", &bias);
+    s = ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_mul, s, scalar(g, s, 0.125)), biases);
     if (a->mask != EACH) return s;
     ig_dim apart[5] = {ig_dim_div(g->dims, type.dim[0], windows), windows, type.dim[1], length, length};
     struct ig_type mask = {.dtype = INGOT_F32, .rank = 4, .dim = {windows, number(g, 1), length, length}};
@@ -452,6 +456,54 @@ static void test_partial(void **state) {
     check_graphs_for_cuda(all, count);
 }
 
+/* Constant biases, which are stored as narrow as queries and keys where they are many. */
+static const struct attention tables[] = {
+    {INGOT_F32, 1, 2, 1, 256, 256, 32, 32, NO_MASK, .constant = true, .side = 16, .joint = true},
+    {INGOT_F32, 1, 1, 1, 289, 289, 16, 16, EACH, .constant = true, .side = 17},
+    {INGOT_F32, 1, 2, 1, 64, 64, 64, 64, EACH, .constant = true, .side = 8}, /* small */
+};
+enum { TABLES = sizeof tables / sizeof *tables };
+
+static void find_narrow_table(struct ig_job *job, void *argument) {
+    const struct attention *a = *(const struct attention *const *)argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_target target = {.isa = IG_ISA_CUDA, .sm = 90};
+    const struct ig_precisions precisions = {.base = IG_PRECISION_FP16, .everywhere = true};
+    struct ig_pass_options options = {.target = &target, .precisions = &precisions};
+    build(g, a);
+    g = ig_pass_fuse(ig_pass_precision(ig_pass_attend(g, &options), &options), &options);
+    const struct ig_region *region = NULL;
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        if (g->regions.at[r].family == IG_FAMILY_ATTEND) region = &g->regions.at[r];
+    }
+    assert_non_null(region);
+    int found = 0;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        const struct ig_type *type = ig_type_of(g, region->inputs.at[i]);
+        found += ig_info(g, region->inputs.at[i])->is_const && type->rank == 3 && type->dtype == INGOT_F16;
+    }
+    assert_int_equal(found, a->queries > 64);
+}
+
+static void test_tables(void **state) {
+    (void)state;
+    static const unsigned choices[] = {0, 13, 14};
+    struct graph_case all[TABLES * 3];
+    for (int i = 0; i < TABLES * 3; i++)
+        all[i] = (struct graph_case){
+            "tables",       build, &tables[i / 3], 4e-3, GRAPH_RAW | GRAPH_FP16 | choices[i % 3] * GRAPH_CHOICE,
+            {2, 7, 33, 128}};
+    check_graphs_for_cuda(all, TABLES * 3);
+    for (int i = 0; i < TABLES; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        const struct attention *a = &tables[i];
+        ig_job_init(&job, &ig_libc_allocator);
+        if (ig_job_run(&job, find_narrow_table, &a, &error)) fail_msg("%s", error.message);
+        ig_job_deinit(&job);
+    }
+}
+
 /* Heads of no whole loads, which are copied first. */
 static void test_uneven(void **state) {
     (void)state;
@@ -587,8 +639,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recognition),    cmocka_unit_test(test_compiles), cmocka_unit_test(test_processor),
         cmocka_unit_test(test_processor_half), cmocka_unit_test(test_single),   cmocka_unit_test(test_half),
-        cmocka_unit_test(test_choices),        cmocka_unit_test(test_partial),  cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_windows),        cmocka_unit_test(test_few),      cmocka_unit_test(test_served),
+        cmocka_unit_test(test_choices),        cmocka_unit_test(test_partial),  cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_uneven),         cmocka_unit_test(test_windows),  cmocka_unit_test(test_few),
+        cmocka_unit_test(test_served),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

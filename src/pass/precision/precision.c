@@ -146,13 +146,37 @@ static bool are_narrow_weights(const struct ig_rewriter *rw, const struct ig_nod
     return ig_info(s->g, n->in[1])->is_const && is_wide_float(s->g, n->in[1]) && !s->ranges[n->in[1]].large;
 }
 
+/* Is this a large table of what an attention adds to scores, a number for each, such as biases by relative position and masks of windows?
+ * Blocks of GPUs read it from the second-level cache, for each of a head's or a window's images anew, and more of it than of queries, keys and
+ * values (bench/results/gpu/2026-11-30-pools-and-pictures.md). */
+static bool is_table_of_scores(const struct ig_rewriter *rw, const struct ig_node *n, uint32_t input) {
+    enum { LARGE = 1 << 16 /* numbers of a head */ };
+    const struct narrowing *s = rw->state;
+    const ig_value v = n->in[input];
+    if (n->region == IG_NO_REGION || s->g->regions.at[n->region].family != IG_FAMILY_ATTEND) return false;
+    if (v == IG_NO_VALUE || !ig_info(s->g, v)->is_const || !is_wide_float(s->g, v) || s->ranges[v].large ||
+        !ig_target_is_cuda(rw->options->target))
+        return false;
+    const struct ig_type *type = ig_type_of(s->g, v), *out = ig_type_of(s->g, n->out);
+    int64_t numbers = 1;
+    for (int i = 1; i <= 2; i++) {
+        int64_t size;
+        if (type->rank < 2 || type->dim[type->rank - i] != out->dim[out->rank - i]) return false;
+        if (!ig_dim_is_const(s->g->dims, type->dim[type->rank - i], &size)) return false;
+        numbers *= size;
+    }
+    return numbers >= LARGE;
+}
+
 static ig_value rewrite_other(struct ig_rewriter *rw, const struct ig_node *n) {
     const struct narrowing *s = rw->state;
+    const enum ingot_dtype dtype = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
     ig_value *in = IG_NEW_ARRAY(rw->in->job, ig_value, n->n_in + 1);
     for (uint32_t i = 0; i < n->n_in; i++) {
         in[i] = n->in[i] == IG_NO_VALUE ? IG_NO_VALUE : read_wide(rw, n, n->in[i]);
-        if (are_narrow_weights(rw, n, i))
-            in[i] = cast_to(rw, rw->map[n->in[i]], ig_precision_dtype(ig_precision_of(s->precisions, n->origin)));
+        if (are_narrow_weights(rw, n, i)) in[i] = cast_to(rw, rw->map[n->in[i]], dtype);
+        if (dtype == INGOT_F16 && is_table_of_scores(rw, n, i))
+            in[i] = cast_to(rw, cast_to(rw, rw->map[n->in[i]], dtype), INGOT_F32);
     }
     return ig_build_copy(rw->out, rw->in, n, in);
 }
