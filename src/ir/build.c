@@ -84,14 +84,6 @@ static bool attrs_are_const(struct ig_graph *g, const struct ig_node *node) {
     return true;
 }
 
-/* Does the cast widen what has been rounded to a narrow type? Then the rounded constant is stored, and widened where it is read. */
-static bool widens_rounded(const struct ig_graph *g, const struct ig_node *node) {
-    const struct ig_node *rounding = node->op == IG_OP_cast ? ig_def_op(g, node->in[0], IG_OP_cast) : NULL;
-    const enum ingot_dtype from = ig_type_of(g, node->in[0])->dtype;
-    return rounding && (from == INGOT_F16 || from == INGOT_BF16) &&
-           ig_type_of(g, rounding->in[0])->dtype == INGOT_F32 && (enum ingot_dtype)node->attr[0].i == INGOT_F32;
-}
-
 /* Control flow is never constant, whatever its bodies compute, nor is what other ranks take part in. */
 static bool is_constant(struct ig_graph *g, const struct ig_node *node, bool *out_refittable) {
     *out_refittable = node->op == IG_OP_constant && node->attr[0].data->initializer != NULL;
@@ -101,7 +93,7 @@ static bool is_constant(struct ig_graph *g, const struct ig_node *node, bool *ou
         if (!ig_info(g, node->in[i])->is_const) return false;
         *out_refittable |= ig_info(g, node->in[i])->is_refittable;
     }
-    return node->n_in == 0 || !widens_rounded(g, node);
+    return true;
 }
 
 /* Contents that depend on sizes are free to be read; constants that they are computed from decide what they are. */

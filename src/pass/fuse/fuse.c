@@ -666,13 +666,12 @@ static void gather_node(struct gathering *w, ig_node_id id);
 static void gather_input(struct gathering *w, ig_value v) {
     struct ig_graph *g = w->f->g;
     const struct ig_value_info *info = ig_info(g, v);
-    bool own = !info->is_const && info->node != IG_NO_NODE && w->f->region_of[info->node] == w->index;
-    if (own) return;
+    if (!info->is_const && info->node != IG_NO_NODE && w->f->region_of[info->node] == w->index) return;
     const struct ig_value_info *base_info = ig_info(g, memory_base(w->f, v));
     bool base_in_memory =
         base_info->is_const || base_info->node == IG_NO_NODE ||
         (w->f->region_of[base_info->node] != IG_NO_REGION && w->f->region_of[base_info->node] != w->index);
-    if (!base_in_memory) {
+    if (!base_in_memory || (w->region->family == IG_FAMILY_ATTEND && ig_widens_rounded(g, v))) {
         gather_node(w, info->node);
         return;
     }

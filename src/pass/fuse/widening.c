@@ -9,6 +9,13 @@ static bool widens_half(const struct ig_graph *g, const struct ig_node *n) {
     return from == INGOT_F16 || from == INGOT_BF16;
 }
 
+bool ig_widens_rounded(const struct ig_graph *g, ig_value v) {
+    const struct ig_node *widening = ig_info(g, v)->is_const ? ig_def_op(g, v, IG_OP_cast) : NULL;
+    const struct ig_node *rounding =
+        widening && widens_half(g, widening) ? ig_def_op(g, widening->in[0], IG_OP_cast) : NULL;
+    return rounding && ig_type_of(g, rounding->in[0])->dtype == INGOT_F32;
+}
+
 /* Is n a step of a dequantisation, given which nodes before it are? */
 static bool widens_byte(struct ig_graph *g, const struct ig_node *n, const bool *before) {
     enum ingot_dtype to = ig_type_of(g, n->out)->dtype;

@@ -12,4 +12,7 @@
  */
 bool *ig_find_widening(struct ig_graph *graph);
 
+/* Is v an f32 constant that was rounded to half precision, and cast back? An attention reads what was rounded, and widens it. */
+bool ig_widens_rounded(const struct ig_graph *graph, ig_value v);
+
 #endif
