@@ -136,6 +136,9 @@ static const struct listed integers[] = {
      .patches = 3}, /* pairs of pixels of four channels, two of them in a chunk */
     {{.rows = 1, .depth = 8, .columns = 24, .of = S8U8, .end = SUMS, .side = 12, .taps = 4}, .patches = 1},
     {{.rows = 1, .depth = 5, .columns = 7, .of = U8S8, .end = BYTES, .side = 9}, .patches = 1},
+    /* one and two channels, sixteen and eight pixels of which are a chunk */
+    {{.rows = 1, .depth = 1, .columns = 24, .of = S8, .end = SUMS, .side = 40, .taps = 16}, .patches = 1},
+    {{.rows = 1, .depth = 2, .columns = 24, .of = S8, .end = SUMS, .side = 30, .taps = 8}, .patches = 1},
     {{.rows = -1, .depth = 16, .columns = 9, .of = U8S8, .end = BYTES, .side = 17}, .patches = 2},
     {{.rows = 2, .depth = 40, .columns = 200, .of = S8, .end = SUMS, .side = 11, .stride = 2}, .patches = 2},
     {{.rows = 1, .depth = 36, .columns = 24, .of = S8, .end = SUMS, .side = 7, .border = -5}, .first = 2},

@@ -16,20 +16,20 @@ __device__ __forceinline__ constexpr unsigned chunk_at(int number) {
     return (unsigned)(z * PLANE + y * LINE + (x % STRIDE_X * PHASE + x / STRIDE_X) * PIXEL + number % CHUNKS * 16);
 }
 
-// The same where a pixel has one element of two bytes, and a chunk eight neighbours, which a thread collects. planes, rows, columns: from the
-// patch's first pixel on; before, above, left: where that lies.
-__device__ __forceinline__ void load_joined(unsigned to, const char *from, int planes, int rows, int columns, int before, int above, int left) {
+// load_patch where a pixel is two bytes, so that copies one by one would take eight stores a chunk: a thread collects its eight neighbours.
+// `from`: the patch's first pixel.
+__device__ __forceinline__ void load_joined(unsigned to, const char *from, int planes, int rows, int columns, int plane, int row, int column) {
     for (int i = threadIdx.x; i < PATCH_Z * PATCH_Y * PATCH_X; i += THREADS) {
         const int x = i % PATCH_X, y = i / PATCH_X % PATCH_Y, z = i / (PATCH_X * PATCH_Y);
-        const bool inside = z < planes && before + z >= 0 && y < rows && above + y >= 0;
-        const char *const line = from + (((long long)z * (rows + above) + y) * (columns + left) + x) * 2;
-        unsigned element[8];
+        const bool inside = (unsigned)(plane + z) < (unsigned)planes && (unsigned)(row + y) < (unsigned)rows;
+        const char *const line = from + (((long long)z * rows + y) * columns + x) * 2;
+        unsigned pixel[8];
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            element[j] = inside && x + j < columns && left + x + j >= 0 ? get<2>(line + 2 * j) : 0;
+            pixel[j] = inside && (unsigned)(column + x + j) < (unsigned)columns ? get<2>(line + 2 * j) : 0;
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + z * PLANE + y * LINE + x * PIXEL),
-                     "r"(element[0] | element[1] << 16), "r"(element[2] | element[3] << 16),
-                     "r"(element[4] | element[5] << 16), "r"(element[6] | element[7] << 16)
+                     "r"(pixel[0] | pixel[1] << 16), "r"(pixel[2] | pixel[3] << 16),
+                     "r"(pixel[4] | pixel[5] << 16), "r"(pixel[6] | pixel[7] << 16)
                      : "memory");
     }
 }
@@ -39,8 +39,8 @@ __device__ __forceinline__ void load_patch(unsigned to, const char *images, long
                                            int columns, long long number, int plane, int row, int column) {
     constexpr int units = CHUNKS * 16 / COPY, pieces = PATCH_Z * PATCH_Y * PATCH_X * units;
     const char *const from = images + (((number * planes + plane) * rows + row) * columns + column) * pixel * ELEMENT;
-    if constexpr (COPY < 4 && JOINED > 1) {
-        load_joined(to, from, planes - plane, rows - row, columns - column, plane, row, column);
+    if constexpr (JOINED > 1 && CHANNELS * ELEMENT / JOINED == 2) {
+        load_joined(to, from, planes, rows, columns, plane, row, column);
         return;
     }
     for (int i = threadIdx.x; i < pieces; i += THREADS) {
