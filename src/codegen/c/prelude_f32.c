@@ -138,7 +138,7 @@ const struct ig_code_function ig_c_functions_f32[] = {
      "INLINE float ig_atanh_f32(float a) { return (float)ig_atanh_f64((double)a); }\n"},
     {"ig_pow_f32", NULL, "ig_pow_f64",
      "INLINE float ig_pow_f32(float a, float b) { return (float)ig_pow_f64((double)a, (double)b); }\n"},
-    /* As codegen/cuda/prelude.c has it, whose schedules are printed as C by the tests. */
+    /* See codegen/cuda/prelude.c. */
     {"ig_average", NULL, NULL,
      "INLINE float ig_average(float sum, float count, float inverse) {\n"
      "    const float q = sum * inverse, rest = __builtin_fmaf(-count, q, sum);\n"

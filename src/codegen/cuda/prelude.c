@@ -188,7 +188,8 @@ const struct ig_code_function ig_cuda_functions[] = {
     {"ig_bits_f64", NULL, NULL, "INLINE int64_t ig_bits_f64(double a) { return __double_as_longlong(a); }\n"},
     {"ig_of_bits_f64", NULL, NULL, "INLINE double ig_of_bits_f64(int64_t a) { return __longlong_as_double(a); }\n"},
     /* sum / count, correctly rounded, given 1 / count (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000
-     * processor", 1990): for whole counts up to 4096 that was compared for every significand. Infinities have no rest. */
+     * processor", 1990): for whole counts up to 4096 that was compared for every significand. Infinities have no rest; quotients
+     * below the smallest normal number may be a unit off. */
     {"ig_average", NULL, NULL,
      "INLINE float ig_average(float sum, float count, float inverse) {\n"
      "    const float q = sum * inverse, rest = __fmaf_rn(-count, q, sum), corrected = __fmaf_rn(rest, inverse, q);\n"

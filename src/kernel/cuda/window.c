@@ -5,10 +5,9 @@
  * loads are in flight together. See window.h.
  */
 #include "kernel/family/window.h"
-#include "kernel/cuda/estimate.h"
 #include "kernel/schedules.h"
 
-enum { THREADS = 128, MOST_TAPS = 32, MOST_STRIP = 4, MOST_COUNT = 4096 };
+enum { THREADS = 128, MOST_TAPS = 32, MOST_STRIP = 4 };
 
 static ig_x num(struct ig_window *w, int64_t i) {
     return ig_x_index(w->k, i);
@@ -40,11 +39,11 @@ static int64_t columns_of(const struct ig_window *w, int strip) {
     return (strip - 1) * a->stride + a->taps;
 }
 
-static bool has_at_most(const struct ig_window *w, int64_t most) {
+static bool is_small(const struct ig_window *w) {
     int64_t taps = 1;
     for (int i = 0; i < w->spatial; i++)
-        taps = taps > most ? taps : taps * w->axis[i].taps;
-    return taps <= most;
+        taps = taps > MOST_TAPS ? taps : taps * w->axis[i].taps;
+    return taps <= MOST_TAPS;
 }
 
 /* The output's dims in memory order, with channels counted in vectors and positions along the last axis in strips; returns
@@ -77,8 +76,7 @@ static bool fills(struct ig_window *w, int vector, int strip, const struct ig_si
 static int strip_of(struct ig_window *w, const struct ig_sizes *at, int *inout_vector) {
     const struct ig_axis *a = &w->axis[w->spatial - 1];
     int strip = MOST_STRIP, wide = 2 * *inout_vector;
-    if (*inout_vector == 1 || !has_at_most(w, MOST_TAPS) || ig_window_is_argmax(w) || a->dilation != 1 ||
-        2 * a->stride > a->taps)
+    if (*inout_vector == 1 || !is_small(w) || ig_window_is_argmax(w) || a->dilation != 1 || 2 * a->stride > a->taps)
         return 1;
     const struct ig_type *out = ig_type_of(w->graph, w->node.out);
     bool divides = ig_dim_divides(w->k->dims, ig_dim_const(w->k->dims, wide), out->dim[w->spatial + 1]);
@@ -135,8 +133,7 @@ static void emit(struct ig_window *w, int vector, int strip) {
     w->channel = ig_x_mul(k, index[w->last ? w->spatial + 1 : 1], num(w, vector));
     for (int i = 0; i < w->spatial; i++)
         w->at[i] = index[i + (w->last ? 1 : 2)];
-    w->corrects = has_at_most(w, MOST_COUNT);
-    w->unroll = has_at_most(w, MOST_TAPS);
+    w->unroll = is_small(w);
     if (strip > 1) {
         emit_strip(w, body, vector, strip, thread);
         return;

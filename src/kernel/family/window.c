@@ -259,9 +259,13 @@ static ig_x divisor(struct ig_window *w) {
 
 /* Not by a reciprocal alone: of integers in floats, the next rounding would tell them apart. */
 static ig_x average(struct ig_window *w) {
+    enum { MOST_COUNT = 4096 /* that ig_average divides by exactly */ };
     struct ig_loops *k = w->k;
+    int64_t most = 1;
+    for (int i = 0; i < w->spatial && most <= MOST_COUNT; i++)
+        most *= w->axis[i].taps;
     ig_x count = ig_x_cast(k, divisor(w), w->dtype, false), one = ig_x_float(k, w->dtype, 1);
-    if (!w->corrects || w->dtype != INGOT_F32) return ig_x_map2(k, IG_OP_div, best_so_far(w), count);
+    if (most > MOST_COUNT || w->dtype != INGOT_F32) return ig_x_map2(k, IG_OP_div, best_so_far(w), count);
     return ig_x_call(k, w->dtype, "ig_average", best_so_far(w), count, ig_x_map2(k, IG_OP_div, one, count));
 }
 

@@ -32,8 +32,7 @@ struct ig_window {
     ig_x lanes;
     ig_x base;
     enum ig_for_kind lane_kind; /* kind of the loop over the lanes */
-    bool corrects; /* averages of f32 multiply by a reciprocal and correct the quotient; else they divide */
-    bool unroll;   /* visit all taps and select those inside; else loop over those inside only */
+    bool unroll;                /* visit all taps and select those inside; else loop over those inside only */
     /* Column by column: the window's position along the last axis, whose running results are those of this column alone;
      * IG_NO_X: whole windows. */
     ig_x column;
