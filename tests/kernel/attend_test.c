@@ -350,9 +350,14 @@ static const struct attention cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 11 };
 
+/* Relative to the largest result. */
+static double tolerance_for(enum ingot_dtype dtype) {
+    return dtype == INGOT_F32 ? 1e-5 : dtype == INGOT_F16 ? 4e-3 : 3e-2;
+}
+
 /* The cases in a type; if poisoned, only the first of them, with NaN and infinities in queries, keys, values and
  * masks. */
-static int add_cases(struct graph_case *all, enum ingot_dtype dtype, double tolerance, unsigned flags) {
+static int add_cases(struct graph_case *all, enum ingot_dtype dtype, unsigned flags) {
     static struct attention given[INGOT_BF16 + 1][N_CASES];
     int count = 0;
     for (int i = 0; i < N_CASES; i++) {
@@ -361,8 +366,8 @@ static int add_cases(struct graph_case *all, enum ingot_dtype dtype, double tole
         given[dtype][i] = cases[i];
         given[dtype][i].dtype = dtype;
         if (flags & GRAPH_POISON && (causal || i >= N_POISONED)) continue;
-        all[count++] =
-            (struct graph_case){"attention", build, &given[dtype][i], tolerance, flags | GRAPH_RAW, {5, 7, 33, 128}};
+        all[count++] = (struct graph_case){"attention",       build,          &given[dtype][i], tolerance_for(dtype),
+                                           flags | GRAPH_RAW, {5, 7, 33, 128}};
     }
     return count;
 }
@@ -370,16 +375,16 @@ static int add_cases(struct graph_case *all, enum ingot_dtype dtype, double tole
 static void test_single(void **state) {
     struct graph_case all[2 * N_CASES];
     (void)state;
-    int count = add_cases(all, INGOT_F32, 1e-5, 0);
-    count += add_cases(all + count, INGOT_F32, 1e-5, GRAPH_POISON);
+    int count = add_cases(all, INGOT_F32, 0);
+    count += add_cases(all + count, INGOT_F32, GRAPH_POISON);
     check_graphs_for_cuda(all, count);
 }
 
 static void test_processor(void **state) {
     struct graph_case all[2 * N_CASES];
     (void)state;
-    int count = add_cases(all, INGOT_F32, 1e-5, 0);
-    count += add_cases(all + count, INGOT_F32, 1e-5, GRAPH_POISON);
+    int count = add_cases(all, INGOT_F32, 0);
+    count += add_cases(all + count, INGOT_F32, GRAPH_POISON);
     check_graphs_for_cpu(all, count);
 }
 
@@ -387,17 +392,17 @@ static void test_processor(void **state) {
 static void test_processor_half(void **state) {
     struct graph_case all[2 * N_CASES];
     (void)state;
-    int count = add_cases(all, INGOT_BF16, 3e-2, 0);
-    count += add_cases(all + count, INGOT_BF16, 3e-2, GRAPH_POISON);
+    int count = add_cases(all, INGOT_BF16, 0);
+    count += add_cases(all + count, INGOT_BF16, GRAPH_POISON);
     check_graphs_for_cpu(all, count);
 }
 
 static void test_half(void **state) {
     struct graph_case all[3 * N_CASES];
     (void)state;
-    int count = add_cases(all, INGOT_F16, 4e-3, 0);
-    count += add_cases(all + count, INGOT_BF16, 3e-2, 0);
-    count += add_cases(all + count, INGOT_F16, 4e-3, GRAPH_POISON);
+    int count = add_cases(all, INGOT_F16, 0);
+    count += add_cases(all + count, INGOT_BF16, 0);
+    count += add_cases(all + count, INGOT_F16, GRAPH_POISON);
     check_graphs_for_cuda(all, count);
 }
 
@@ -420,12 +425,9 @@ static void test_choices(void **state) {
     struct graph_case all[SHAPES * CHOICES];
     for (unsigned choice = 0; choice < CHOICES; choice++) {
         for (int i = 0; i < SHAPES; i++)
-            all[choice * SHAPES + (unsigned)i] = (struct graph_case){"attention",
-                                                                     build,
-                                                                     &shapes[i],
-                                                                     shapes[i].dtype == INGOT_BF16 ? 3e-2 : 4e-3,
-                                                                     GRAPH_RAW | choice * GRAPH_CHOICE,
-                                                                     {2, 7, 33, 128}};
+            all[choice * SHAPES + (unsigned)i] = (struct graph_case){
+                "attention",    build, &shapes[i], tolerance_for(shapes[i].dtype), GRAPH_RAW | choice * GRAPH_CHOICE,
+                {2, 7, 33, 128}};
     }
     check_graphs_for_cuda(all, SHAPES * CHOICES);
 }
@@ -448,8 +450,8 @@ static void test_partial(void **state) {
     for (unsigned choice = 0; choice < CHOICES; choice++) {
         for (int i = 0; i < SHAPES * SIZES; i++) {
             const struct attention *a = &shapes[i % SHAPES];
-            double tolerance = a->dtype == INGOT_F32 ? 1e-5 : a->dtype == INGOT_F16 ? 4e-3 : 3e-2;
-            all[count] = (struct graph_case){"attention", build, a, tolerance, GRAPH_RAW | choice * GRAPH_CHOICE, {0}};
+            all[count] = (struct graph_case){
+                "attention", build, a, tolerance_for(a->dtype), GRAPH_RAW | choice * GRAPH_CHOICE, {0}};
             memcpy(all[count++].sizes, sizes[i / SHAPES], sizeof *sizes);
         }
     }
@@ -520,9 +522,9 @@ static void test_uneven(void **state) {
     struct graph_case all[2 * SHAPES];
     for (int i = 0; i < 2 * SHAPES; i++) {
         const struct attention *a = &shapes[i / 2];
-        double tolerance = a->dtype == INGOT_F32 ? 1e-5 : a->dtype == INGOT_F16 ? 4e-3 : 3e-2;
         unsigned poison = i % 2 && a->mask != CAUSAL ? GRAPH_POISON : 0;
-        all[i] = (struct graph_case){"attention", build, a, tolerance, GRAPH_RAW | poison, {2, 70, 33, 128}};
+        all[i] =
+            (struct graph_case){"attention", build, a, tolerance_for(a->dtype), GRAPH_RAW | poison, {2, 70, 33, 128}};
     }
     check_graphs_for_cuda(all, 2 * SHAPES);
 }
@@ -550,12 +552,11 @@ static void test_windows(void **state) {
     int count = 0;
     for (int c = 0; c < CHOICES; c++) {
         for (int i = 0; i < SHAPES; i++) {
-            double tolerance = shapes[i].dtype == INGOT_F32 ? 1e-5 : shapes[i].dtype == INGOT_F16 ? 4e-3 : 3e-2;
             for (unsigned poison = 0; poison < 2; poison++)
                 all[count++] = (struct graph_case){"windows",
                                                    build,
                                                    &shapes[i],
-                                                   tolerance,
+                                                   tolerance_for(shapes[i].dtype),
                                                    GRAPH_RAW | choices[c] * GRAPH_CHOICE | poison * GRAPH_POISON,
                                                    {2, 7, 33, 128}};
         }
@@ -585,13 +586,12 @@ static void test_few(void **state) {
     int count = 0;
     for (int c = 0; c < CHOICES; c++) {
         for (int i = 0; i < SHAPES; i++) {
-            double tolerance = shapes[i].dtype == INGOT_F16 ? 4e-3 : 3e-2;
             for (unsigned poison = 0; poison < 2; poison++) {
                 if (poison && shapes[i].mask == ADDED_CAUSAL) continue; /* keys beyond the diagonal are not read */
                 all[count++] = (struct graph_case){"few queries",
                                                    build,
                                                    &shapes[i],
-                                                   tolerance,
+                                                   tolerance_for(shapes[i].dtype),
                                                    GRAPH_RAW | choices[c] * GRAPH_CHOICE | poison * GRAPH_POISON,
                                                    {2, 7, 33, 600}};
             }
@@ -627,7 +627,7 @@ static void test_served(void **state) {
                     (struct graph_case){"served",
                                         build,
                                         &shapes[i],
-                                        shapes[i].dtype == INGOT_F16 ? 4e-3 : 3e-2,
+                                        tolerance_for(shapes[i].dtype),
                                         GRAPH_RAW | GRAPH_SERVED | choice * GRAPH_CHOICE | poison * GRAPH_POISON,
                                         {2, 70, 33, 300}};
         }

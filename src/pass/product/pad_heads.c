@@ -18,7 +18,6 @@ enum { LOAD = 16 /* bytes */, LEAST_QUERIES = 16 };
 
 struct padding {
     struct ig_graph *in;
-    const uint32_t *uses;
     /* By node of the old graph: the elements of a load, if heads are to be padded to such, or 0. */
     int64_t *scores, *product;
 };
@@ -43,10 +42,11 @@ static bool is_float(enum ingot_dtype dtype) {
 
 static void find_attentions(struct padding *p, const struct ig_pass_options *options) {
     struct ig_graph *g = p->in;
+    const uint32_t *uses = ig_graph_use_counts(g);
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         struct ig_attend a;
         int64_t lo, queries;
-        if (g->nodes.at[id].op != IG_OP_matmul || !ig_attend_match(g, p->uses, id, &a)) continue;
+        if (g->nodes.at[id].op != IG_OP_matmul || !ig_attend_match(g, uses, id, &a)) continue;
         const struct ig_type *q = ig_type_of(g, g->nodes.at[a.scores].in[0]), *v = ig_type_of(g, g->nodes.at[id].in[1]);
         ig_dim_range(g->dims, q->dim[q->rank - 2], &lo, &queries);
         if (!is_float(q->dtype) || v->dtype != q->dtype || queries < LEAST_QUERIES) continue;
@@ -104,7 +104,6 @@ static bool pad_product(struct ig_rewriter *rw, const struct ig_node *n, const i
 struct ig_graph *ig_pass_pad_heads(struct ig_graph *in, const struct ig_pass_options *options) {
     if (!in->attends || !ig_target_is_cuda(options->target)) return in;
     struct padding p = {.in = in,
-                        .uses = ig_graph_use_counts(in),
                         .scores = IG_NEW_ARRAY(in->job, int64_t, in->nodes.count + 1),
                         .product = IG_NEW_ARRAY(in->job, int64_t, in->nodes.count + 1)};
     find_attentions(&p, options);

@@ -4,7 +4,7 @@
  * Requires:   nothing; runs after split-phases, whose phases are convolutions, too.
  * Guarantees: along every spatial axis whose sizes are known, the first and the last tap of a convolution with constant weights read an
  *             element of the input for some output. So a 3 x 3 kernel whose taps lie 36 apart is one of 1 x 1 for images of 28 x 28, and a
- *             positional convolution over 128 places one of 97 for 49. Results are the same, but where a weight that is left out is infinite or NaN.
+ *             positional convolution over 128 places one of 98 for 49. Results are the same, but where a weight that is left out is infinite or NaN.
  *             The weights are recipes.
  */
 #include "pass/match.h"
