@@ -160,7 +160,8 @@ void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *b
     struct ig_loops *k = s->k;
     if (s->n_early == 0) return;
     for (int i = 0; i < s->n_early; i++) {
-        enum ingot_dtype dtype = ig_x_look(k, s->early[i].load)->dtype;
+        /* As they are stored: who converts a number waits for it. */
+        enum ingot_dtype dtype = k->buffers.at[ig_x_look(k, s->early[i].load)->i].dtype;
         s->early[i].buffer =
             ig_loops_spread(k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(k->job, "early%d", i));
     }
