@@ -176,11 +176,14 @@ static int64_t step_of_tap(const struct gemm *s, int64_t limit) {
     return limit;
 }
 
-/* The step along the depth. Rows first, a long step is best, since it keeps partial sums cheap; columns first, a
- * panel's step should stay in the first cache while the blocks of the chunk pass over it. */
+/* The step along the depth. Rows first, a long step is best, since it keeps partial sums cheap; columns first, the blocks of the
+ * chunk pass over a panel's step. Vectors take floats from the second cache as fast as they multiply them, so it may be several times
+ * what the first one holds; tiles do not, and of bytes that was not measured. */
 static void choose_step(struct gemm *s) {
-    int64_t depth = known(s, s->c->padded, -1);
-    int64_t limit = s->p.first / (s->p.nr * s->p.element);
+    enum { BEYOND_FIRST = 4 };
+    bool beyond = !s->p.tile_groups && s->p.element > 1;
+    int64_t depth = known(s, s->c->padded, -1), room = s->p.first * (beyond ? BEYOND_FIRST : 1);
+    int64_t limit = room / (s->p.nr * s->p.element);
     if (!s->columns_first || s->chunk_blocks == 1) limit = 4096;
     if (is_dilated(s->c)) limit = step_of_tap(s, limit);
     if (depth >= 0) {
