@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "pass/pass.h"
 #include "support/check/rewrite_check.h"
 #include "support/support.h"
@@ -53,6 +54,23 @@ static const struct rewrite choices[] = {
     {"canonicalize",
      "  %3 = constant() {data=[1]}: bool[]\n  %4 = neg(%0): " X "\n  %5 = where(%3, %0, %4): " X "\n" OUT(5), "", 0,
      POISON},
+    /* a mask that hides nothing, and one that hides something */
+    {"canonicalize",
+     "  %3 = constant() {data=[1,1,1,1,1,1]}: bool[6,1]\n"
+     "  %4 = broadcast(%3) {dims=[batch,1,6,5]}: bool[batch,1,6,5]\n"
+     SCALAR(5, 0)
+     SCALAR(6, -1e9)
+     "  %7 = where(%4, %5, %6): f32[batch,1,6,5]\n"
+     "  %8 = neg(%0): " X "\n"
+     "  %9 = add(%8, %7): " X "\n"
+     OUT(9),
+     "neg " X, 0, POISON},
+    {"canonicalize",
+     "  %3 = constant() {data=[1,1,1,1,1,0]}: bool[6,1]\n"
+     SCALAR(4, -1e9)
+     "  %5 = where(%3, %0, %4): " X "\n"
+     OUT(5),
+     "where " X, 0, POISON},
     {"canonicalize",
      "  %3 = isnan(%0): bool[batch,4,6,5]\n"
      "  %4 = not(%3): bool[batch,4,6,5]\n"
@@ -251,6 +269,90 @@ static void test_canonicalize(void **state) {
     CHECK_REWRITES(arithmetic);
     CHECK_REWRITES(choices);
     CHECK_REWRITES(movements);
+}
+
+/* ---- Constant masks ----------------------------------------------------------------------------------------------- */
+
+struct mask {
+    int64_t rows, columns, least, most; /* hidden: columns before row + least, and after row + most */
+    bool is_band;                       /* shall it be written in indices? */
+    int64_t flaw;                       /* an element that is not as the band says, or -1 */
+    int matrices;
+};
+
+static bool lets_through(const struct mask *m, int64_t i) {
+    const int64_t row = i / m->columns % m->rows, column = i % m->columns;
+    return (column >= row + m->least && column <= row + m->most) != (i == m->flaw);
+}
+
+/* A constant of numbers for what is let through and what is hidden, in the text of graphs. */
+static const char *mask_text(struct ig_job *job, const struct mask *m, const char *yes, const char *no,
+                             const char *dtype) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    ig_text_printf(&text, "  %%3 = constant() {data=[");
+    for (int64_t i = 0; i < m->matrices * m->rows * m->columns; i++)
+        ig_text_printf(&text, "%s%s", i ? "," : "", lets_through(m, i) ? yes : no);
+    ig_text_printf(&text, "]}: %s[%d,%lld,%lld]\n", dtype, m->matrices, (long long)m->rows, (long long)m->columns);
+    return text.at;
+}
+
+struct written {
+    const char *before;
+    bool in_indices;
+};
+
+static void check_written(struct ig_job *job, void *argument) {
+    const struct written *w = argument;
+    struct ig_graph *g = rewrite_by_passes(rewrite_graph(job, w->before), "canonicalize");
+    int indices = 0;
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        indices += g->nodes.at[id].op == IG_OP_iota;
+    if ((indices > 0) != w->in_indices) fail_msg("written in %s:\n%s", indices ? "indices" : "data", w->before);
+}
+
+static void check_mask(struct ig_job *job, void *argument) {
+    const struct mask *m = argument;
+    const char *result = ig_format(job, "f32[%d,%lld,%lld]", m->matrices, (long long)m->rows, (long long)m->columns);
+    const char *x = ig_format(job,
+                              "  %%4 = slice(%%0) {starts=[0,0,0,0], sizes=[1,1,6,5], steps=[1,1,1,1]}: f32[1,1,6,5]\n"
+                              "  %%5 = reduce_max(%%4) {axes=[0,1,2,3]}: f32[1,1,1,1]\n"
+                              "  %%6 = reshape(%%5) {dims=[1,1,1]}: f32[1,1,1]\n"
+                              "  %%7 = broadcast(%%6) {dims=[%d,%lld,%lld]}: %s\n",
+                              m->matrices, (long long)m->rows, (long long)m->columns, result);
+    const char *chosen = "  %8 = constant() {data=[-3.4028235e+38]}: f32[]\n", *tail = OUT(9);
+    const char *flags = mask_text(job, m, "1", "0", "bool"), *inverse = mask_text(job, m, "0", "1", "bool");
+    const char *numbers = mask_text(job, m, "0", "-3.4028235e+38", "f32"),
+               *small = mask_text(job, m, "0", "-100", "f32");
+    const struct {
+        const char *constant, *operation;
+        bool converts;
+    } ways[] = {
+        {flags, "where(%3, %7, %8)", m->is_band},
+        {inverse, "where(%3, %8, %7)", m->is_band},
+        {numbers, "add(%7, %3)", m->is_band},
+        {small, "add(%7, %3)", false}, /* which still counts in a softmax */
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const char *before =
+            ig_format(job, "%s%s%s  %%9 = %s: %s\n%s", ways[i].constant, x, chosen, ways[i].operation, result, tail);
+        check_written(job, &(struct written){before, ways[i].converts});
+        check_rewrites(&(struct rewrite){.passes = "canonicalize", .before = before, .flags = POISON}, 1);
+    }
+}
+
+static void test_masks(void **state) {
+    (void)state;
+    static const struct mask masks[] = {
+        {40, 40, -99, 0, true, -1, 1},      {40, 40, -9, 0, true, -1, 1},      {40, 40, -2, 3, true, -1, 2},
+        {30, 70, -99, 40, true, -1, 1},     {70, 30, -99, 0, true, -1, 1},     {40, 40, 0, 0, true, -1, 1},
+        {40, 40, -99, 0, false, 0, 1},      {40, 40, -99, 0, false, 1599, 1},  {40, 40, -99, 0, false, 1601, 2},
+        {40, 40, -9, 0, false, 39 * 40, 1}, {1, 2000, -99, 700, false, -1, 1}, {2000, 1, -99, 0, false, -1, 1},
+        {70, 30, -1, 0, false, -1, 1}, /* rows that see nothing */
+        {32, 32, -99, 0, false, -1, 1} /* the builder makes data of so few */
+    };
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        rewrite_in_job(check_mask, &masks[i], "masks");
 }
 
 /* ---- Folding ------------------------------------------------------------------------------------------------------ */
@@ -674,9 +776,9 @@ static void test_documentation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_canonicalize),  cmocka_unit_test(test_fold_constants),
-        cmocka_unit_test(test_graph_folding), cmocka_unit_test(test_algebra),
-        cmocka_unit_test(test_all_passes),    cmocka_unit_test(test_documentation),
+        cmocka_unit_test(test_canonicalize),  cmocka_unit_test(test_masks),   cmocka_unit_test(test_fold_constants),
+        cmocka_unit_test(test_graph_folding), cmocka_unit_test(test_algebra), cmocka_unit_test(test_all_passes),
+        cmocka_unit_test(test_documentation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,9 @@ ig_value ig_canonical_add(struct ig_rewriter *rw, const struct ig_node *n, const
     if (ig_match_value(g, in[0], 0)) return in[1];
     if (ig_match_unary(g, in[1], IG_OP_neg, &x) && !ig_info(g, x)->is_const) return ig_map2(g, IG_OP_sub, in[0], x);
     if (ig_match_unary(g, in[0], IG_OP_neg, &x) && !ig_info(g, x)->is_const) return ig_map2(g, IG_OP_sub, in[1], x);
+    for (int i = 0; i < 2; i++) {
+        if ((x = ig_mask_of_band(g, in[i])) != IG_NO_VALUE) return ig_map2(g, IG_OP_add, in[1 - i], x);
+    }
     return constant_right(g, n->op, in);
 }
 

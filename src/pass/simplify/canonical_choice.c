@@ -22,37 +22,24 @@ ig_value ig_canonical_clamp(struct ig_rewriter *rw, const struct ig_node *n, con
     return outer_wins ? ig_map2(g, n->op, x, in[1]) : in[0];
 }
 
+/* A choice that is the same everywhere, as that of a mask which hides nothing. */
 ig_value ig_canonical_where(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    double condition;
+    bool condition;
     ig_value x;
     if (in[1] == in[2]) return in[1];
-    if (ig_match_scalar(g, in[0], &condition)) return condition != 0 ? in[1] : in[2];
+    if (ig_match_flag(g, in[0], &condition)) return condition ? in[1] : in[2];
     if (ig_match_unary(g, in[0], IG_OP_not, &x)) return ig_build_where(g, x, in[2], in[1]);
-    return IG_NO_VALUE;
-}
-
-/* Matches a constant whose elements are all the same flag. */
-static bool match_flag(struct ig_graph *g, ig_value v, double *out_flag) {
-    enum { CAPACITY = 4096 };
-    int count, at = 0;
-    if (ig_match_scalar(g, v, out_flag)) return true;
-    if (!ig_def_op(g, v, IG_OP_constant)) return false;
-    int64_t *flags = IG_NEW_ARRAY(g->job, int64_t, CAPACITY);
-    if (!ig_const_ints(g, v, flags, CAPACITY, &count) || count == 0) return false;
-    while (at < count && flags[at] == flags[0])
-        at++;
-    *out_flag = (double)flags[0];
-    return at == count;
+    return ig_choose_by_band(g, in[0], in[1], in[2]);
 }
 
 ig_value ig_canonical_logic(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     if (in[0] == in[1]) return in[0];
     for (int i = 0; i < 2; i++) {
-        double c;
-        if (!match_flag(g, in[i], &c)) continue;
-        bool neutral = (c != 0) == (n->op == IG_OP_and);
+        bool flag;
+        if (!ig_match_flag(g, in[i], &flag)) continue;
+        bool neutral = flag == (n->op == IG_OP_and);
         return neutral ? in[1 - i] : in[i];
     }
     return IG_NO_VALUE;

@@ -30,8 +30,11 @@ static void fill_constants(struct ig_graph *g) {
         if (n->op != IG_OP_constant || ig_type_of(g, n->out)->dtype != INGOT_F32) continue;
         const struct ig_data *data = ig_attr(g, n, IG_ATTR_data)->data;
         float *numbers = (float *)(uintptr_t)data->bytes;
-        if (data->size <= 16 * sizeof *numbers) continue;
-        for (size_t i = 0; i < data->size / sizeof *numbers; i++)
+        const size_t count = data->size / sizeof *numbers;
+        bool given = count <= 16;
+        for (size_t i = 0; i < count; i++)
+            given |= numbers[i] != 0;
+        for (size_t i = 0; i < count && !given; i++)
             numbers[i] = (float)next_random(&state) / (float)(1u << 30) - 1;
     }
 }
