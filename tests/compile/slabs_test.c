@@ -19,6 +19,7 @@ struct maker {
     struct ig_job *job;
     struct ig_graph *g;
     uint64_t state;
+    bool multiplies;
 };
 
 static uint64_t pick(struct maker *m, uint64_t n) {
@@ -197,9 +198,23 @@ static ig_value step_centre(struct maker *m, ig_value v) {
     return ig_map2(m->g, IG_OP_sub, v, ig_build_reduce(m->g, IG_OP_reduce_max, v, &axis, 1));
 }
 
+/* What slabs do not divide. Several of them are evaluated with the result. */
+static ig_value step_product(struct maker *m, ig_value v) {
+    int64_t dims[INGOT_MAX_RANK], shape[2], elements = 1;
+    if (!m->multiplies) return v;
+    int rank = dims_of(m, v, dims);
+    for (int i = 0; i < rank; i++)
+        elements *= dims[i];
+    if (rank < 2 || ig_type_of(m->g, v)->dtype != INGOT_F32 || elements > MOST_ELEMENTS / 4) return v;
+    shape[0] = dims[rank - 1];
+    shape[1] = 1 + (int64_t)pick(m, 8);
+    v = ig_build_matmul(m->g, v, constant_of(m, INGOT_F32, 2, shape), INGOT_F32);
+    return pick(m, 2) ? ig_map2(m->g, IG_OP_sub, v, ig_map2(m->g, IG_OP_mul, v, v)) : v;
+}
+
 static ig_value (*const steps[])(struct maker *, ig_value) = {
-    step_transpose, step_transpose, step_reshape, step_reshape, step_cast,  step_cast,      step_pad,   step_pad,
-    step_slice,     step_concat,    step_gather,  step_scale,   step_where, step_broadcast, step_centre};
+    step_product, step_transpose, step_transpose, step_reshape, step_reshape, step_cast,  step_cast,      step_pad,
+    step_pad,     step_slice,     step_concat,    step_gather,  step_scale,   step_where, step_broadcast, step_centre};
 
 static ig_value recipe(struct maker *m) {
     static const int64_t sizes[] = {1, 1, 2, 3, 7, 16, 31, 64, 129, 300};
@@ -269,7 +284,7 @@ struct trial {
 
 static void slabs_body(struct ig_job *job, void *argument) {
     struct trial *t = argument;
-    struct maker m = {.job = job, .state = t->seed};
+    struct maker m = {.job = job, .state = t->seed, .multiplies = true};
     m.g = ig_graph_create(job, ig_dims_create(job));
     ig_value v = recipe(&m);
     static const size_t sizes[] = {1, 1000, 40000, 1 << 20};

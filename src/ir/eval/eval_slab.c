@@ -45,12 +45,6 @@ struct planner {
 
 static struct ig_slab_value *plan(struct planner *p, ig_value value, int axis);
 
-/* Is evaluated as a whole; `axis` is then divided by slicing. */
-static void make_whole(struct planner *p, struct ig_slab_value *v) {
-    v->is_whole = true;
-    v->tensor = ig_const_weight(p->graph, v->value);
-}
-
 /* A constant is read where it lies, whatever its alignment. */
 static bool plan_constant(struct planner *p, struct ig_slab_value *v) {
     const struct ig_data *data = ig_attr(p->graph, &v->node, IG_ATTR_data)->data;
@@ -187,8 +181,44 @@ static struct ig_slab_value *plan(struct planner *p, ig_value value, int axis) {
         v->in = IG_NEW_ARRAY(p->graph->job, struct ig_slab_value *, v->n_in + 1);
         if (plan_operands(p, v)) return v;
     }
-    make_whole(p, v);
+    v->is_whole = true; /* `axis` is then divided by slicing */
     return v;
+}
+
+/* Does the expression of a constant contain a product? */
+static bool has_products(struct ig_graph *g, ig_value value) {
+    IG_VEC(ig_value) pending = {0};
+    uint32_t generation;
+    uint64_t *marks = ig_const_marks(g, &generation), mark = (uint64_t)generation << 32;
+    IG_PUSH(g->job, &pending, value);
+    while (pending.count) {
+        const struct ig_node *node = ig_def(g, pending.at[--pending.count]);
+        if (ig_op_info(node->op)->family == IG_FAMILY_CONTRACT) return true;
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            if (node->in[i] == IG_NO_VALUE || marks[node->in[i]] == mark) continue;
+            marks[node->in[i]] = mark;
+            IG_PUSH(g->job, &pending, node->in[i]);
+        }
+    }
+    return false;
+}
+
+/* What is whole is evaluated by itself, with all that it is computed from. If that are products several times, as in a part of a network
+ * that no input reaches, the result as a whole takes less. */
+static struct ig_slab_value *plan_result(struct planner *p, ig_value value, int axis) {
+    struct ig_slab_value *root = plan(p, value, axis);
+    int products = 0;
+    for (const struct ig_slab_value *v = p->values; v; v = v->next)
+        products += v->is_whole && has_products(p->graph, v->value);
+    if (products > 1) {
+        *p = (struct planner){.graph = p->graph};
+        root = plan(p, value, -1);
+        root->axis = axis;
+    }
+    for (struct ig_slab_value *v = p->values; v; v = v->next) {
+        if (v->is_whole && !v->tensor.data) v->tensor = ig_const_weight(p->graph, v->value);
+    }
+    return root;
 }
 
 void ig_slabs_close(struct ig_slabs *slabs) {
@@ -212,7 +242,7 @@ struct ig_slabs *ig_slabs_open(struct ig_graph *graph, ig_value value, size_t by
         slabs->dim = dims[i];
         slabs->axis = i;
     }
-    slabs->root = plan(&p, value, slabs->axis);
+    slabs->root = plan_result(&p, value, slabs->axis);
     slabs->values = p.values;
     for (struct ig_slab_value *v = p.values; v; v = v->next) { /* nothing can fail from here on */
         if (v->is_whole) v->owned = ig_const_take(graph, &v->tensor);
