@@ -36,31 +36,35 @@ static bool is_scalar(const struct ig_graph *g, ig_value v) {
     return true;
 }
 
-/* The axis along which a constant's elements count 0, 1, 2, …; -1: none. */
-static int counted_axis_of_constant(struct ig_graph *g, ig_value v) {
+/* The axis along which a constant's elements count *out_first, and 1 more, and so on; -1: none. */
+static int counted_axis_of_constant(struct ig_graph *g, ig_value v, int64_t *out_first) {
     enum { CAPACITY = 4096 };
     const struct ig_type *type = ig_type_of(g, v);
     int64_t *x = IG_NEW_ARRAY(g->job, int64_t, CAPACITY), behind = 1, n;
     int count;
-    if (!ig_const_ints(g, v, x, CAPACITY, &count)) return -1;
+    if (!ig_const_ints(g, v, x, CAPACITY, &count) || count == 0 || x[0] > INT64_MAX - count) return -1;
+    *out_first = x[0];
     for (int axis = type->rank - 1; axis >= 0; axis--, behind *= n) {
         int at = 0;
         if (!ig_dim_is_const(g->dims, type->dim[axis], &n)) return -1;
-        while (at < count && x[at] == at / behind % n)
+        while (at < count && x[at] == x[0] + at / behind % n)
             at++;
         if (at == count && n > 1) return axis;
     }
     return -1;
 }
 
-int ig_counted_axis(struct ig_graph *g, ig_value v) {
+int ig_counted_axis(struct ig_graph *g, ig_value v, int64_t *out_first) {
     const struct ig_node *n = ig_def(g, v);
     const struct ig_type *type = ig_type_of(g, v);
-    if (n && n->op == IG_OP_constant) return counted_axis_of_constant(g, v);
+    if (n && n->op == IG_OP_constant) return counted_axis_of_constant(g, v, out_first);
     if (!n || (n->op != IG_OP_iota && n->op != IG_OP_broadcast && n->op != IG_OP_reshape)) return -1;
-    if (n->op == IG_OP_iota) return (int)ig_attr_int(g, n, IG_ATTR_axis);
+    if (n->op == IG_OP_iota) {
+        *out_first = 0;
+        return (int)ig_attr_int(g, n, IG_ATTR_axis);
+    }
     const struct ig_type *from = ig_type_of(g, n->in[0]);
-    int axis = ig_counted_axis(g, n->in[0]);
+    int axis = ig_counted_axis(g, n->in[0], out_first);
     if (axis < 0) return -1;
     if (n->op == IG_OP_broadcast) {
         ig_dim size = from->dim[axis];
@@ -83,7 +87,8 @@ static bool follows(struct ig_graph *g, ig_value v, int depth, bool *inout_count
     if (is_scalar(g, v)) return true;
     if (!n || depth == 0) return false;
     if (n->op == IG_OP_iota || n->op == IG_OP_constant) {
-        bool counting = ig_counted_axis(g, v) >= 0;
+        int64_t first;
+        bool counting = ig_counted_axis(g, v, &first) >= 0;
         *inout_counts |= counting;
         return counting;
     }

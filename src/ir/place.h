@@ -9,7 +9,7 @@
 
 /* Is v such a value? False if all its elements are equal. */
 bool ig_follows_from_place(struct ig_graph *g, ig_value v);
-/* The axis whose index the elements of v are; -1 if they are something else. */
-int ig_counted_axis(struct ig_graph *g, ig_value v);
+/* The axis whose index, and *out_first more, the elements of v are; -1 if they are something else. */
+int ig_counted_axis(struct ig_graph *g, ig_value v, int64_t *out_first);
 
 #endif

@@ -70,7 +70,11 @@ static void add_definition(struct fingerprint *f, ig_value v) {
     for (uint32_t i = 0; i < n->n_in; i++)
         add_definition(f, n->in[i]);
     add_node(f, n);
-    if (n->op == IG_OP_constant) ig_text_printf(&f->text, ", counts along %d", ig_counted_axis(f->g, v));
+    if (n->op == IG_OP_constant) {
+        int64_t first = 0;
+        int axis = ig_counted_axis(f->g, v, &first);
+        ig_text_printf(&f->text, ", counts along %d from %lld", axis, (long long)first);
+    }
     ig_text_add(&f->text, "\n");
 }
 

@@ -386,9 +386,11 @@ static ig_x lower_iota(struct ig_lower *l, const struct ig_node *n, const ig_x *
 
 /* One that is no input of the kernel, because its elements follow from their place. */
 static ig_x lower_constant(struct ig_lower *l, const struct ig_node *n, const ig_x *index) {
-    int axis = ig_counted_axis(l->graph, n->out);
+    int64_t first;
+    int axis = ig_counted_axis(l->graph, n->out, &first);
     IG_ASSERT(l->loops->job, axis >= 0);
-    return ig_x_cast(l->loops, index[axis], ig_type_of(l->graph, n->out)->dtype, false);
+    ig_x counted = ig_x_add(l->loops, index[axis], ig_x_index(l->loops, first));
+    return ig_x_cast(l->loops, counted, ig_type_of(l->graph, n->out)->dtype, false);
 }
 
 static ig_x lower_map(struct ig_lower *l, const struct ig_node *n, const ig_x *index) {

@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/print.h"
 #include "ir/text/print.h"
+#include "kernel/family/attend.h"
 #include "kernel/kernel.h"
 #include "pass/fuse/regions.h"
 #include "pass/passes.h"
@@ -22,8 +23,9 @@ enum mask {
     ALL_MASKED, /* CHOSEN, with all keys masked */
     CAUSAL,     /* by a comparison of positions */
     ADDED_CAUSAL,
-    CAPPED, /* tanh(score / 4) * 4 */
-    EACH,   /* adds a matrix: 0 or the lowest float per query and key */
+    SLIDING, /* the last 20 keys up to the query's own */
+    CAPPED,  /* tanh(score / 4) * 4 */
+    EACH,    /* adds a matrix: 0 or the lowest float per query and key */
 };
 
 struct attention {
@@ -72,10 +74,15 @@ static ig_value changed(struct ig_graph *g, const struct attention *a, ig_value 
         ig_value small = ig_map2(g, IG_OP_mul, s, scalar(g, s, 0.25));
         return ig_map2(g, IG_OP_mul, ig_map1(g, IG_OP_tanh, small), scalar(g, s, 4));
     }
-    if (a->mask == CAUSAL || a->mask == ADDED_CAUSAL) {
+    if (a->mask == CAUSAL || a->mask == ADDED_CAUSAL || a->mask == SLIDING) {
         ig_dim rows[4] = {number(g, 1), number(g, 1), type.dim[2], number(g, 1)};
         ig_dim columns[4] = {number(g, 1), number(g, 1), number(g, 1), type.dim[3]};
-        ig_value seen = ig_map2(g, IG_OP_le, ig_build_iota(g, columns, 4, 3), ig_build_iota(g, rows, 4, 2));
+        ig_value query = ig_build_iota(g, rows, 4, 2), key = ig_build_iota(g, columns, 4, 3);
+        ig_value seen = ig_map2(g, IG_OP_le, key, query);
+        if (a->mask == SLIDING) {
+            ig_value before = ig_map2(g, IG_OP_sub, query, ig_build_scalar_int(g, INGOT_I64, 20));
+            seen = ig_map2(g, IG_OP_and, ig_map2(g, IG_OP_lt, before, key), seen);
+        }
         if (a->mask == CAUSAL) return ig_build_where(g, seen, s, scalar(g, s, -INFINITY));
         ig_value later = ig_build_where(g, seen, scalar(g, s, 0), scalar(g, s, -3.4028235e38));
         return ig_map2(g, IG_OP_add, s, later);
@@ -347,6 +354,8 @@ static const struct attention cases[] = {
     {INGOT_F32, 1, 1, 1, 70, 40, 32, 160, EACH, .joint = false},
     {INGOT_F32, 1, 1, 1, 70, 70, 80, 72, CAUSAL, .joint = false},
     {INGOT_F32, 1, 1, 1, 2, 130, 256, 256, NO_MASK, .joint = false},
+    {INGOT_F32, 1, 2, 1, 150, 150, 64, 64, SLIDING, .joint = true},
+    {INGOT_F32, 1, 1, 1, 70, 40, 32, 32, SLIDING, .joint = false}, /* some queries see nothing */
 };
 enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 11 };
 
@@ -362,7 +371,7 @@ static int add_cases(struct graph_case *all, enum ingot_dtype dtype, unsigned fl
     int count = 0;
     for (int i = 0; i < N_CASES; i++) {
         /* Keys beyond the diagonal are not read, so a NaN there does not propagate. */
-        bool causal = cases[i].mask == CAUSAL || cases[i].mask == ADDED_CAUSAL;
+        bool causal = cases[i].mask == CAUSAL || cases[i].mask == ADDED_CAUSAL || cases[i].mask == SLIDING;
         given[dtype][i] = cases[i];
         given[dtype][i].dtype = dtype;
         if (flags & GRAPH_POISON && (causal || i >= N_POISONED)) continue;
@@ -507,6 +516,48 @@ static void test_tables(void **state) {
     }
 }
 
+struct diagonal {
+    const struct attention *a;
+    int64_t scores; /* of a head, that count */
+};
+
+static void count_scores(struct ig_job *job, void *argument) {
+    const struct diagonal *d = argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_target target = {.isa = IG_ISA_CUDA, .sm = 90};
+    struct ig_pass_options options = {.target = &target};
+    int64_t count = 0;
+    build(g, d->a);
+    g = ig_pass_fuse(ig_pass_attend(g, &options), &options);
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        if (g->regions.at[r].family != IG_FAMILY_ATTEND) continue;
+        assert_true(ig_dim_is_const(g->dims, ig_attention_count_scores(g, &g->regions.at[r]), &count));
+    }
+    if (count != d->scores) fail_msg("mask %d: %lld scores", d->a->mask, (long long)count);
+}
+
+/* Which masks tell of keys that no query reads. */
+static void test_diagonals(void **state) {
+    (void)state;
+    enum { N = 150, HALF = N * (N + 1) / 2 };
+    static const struct attention masks[] = {
+        {INGOT_F32, 1, 2, 1, N, N, 64, 64, CAUSAL, .joint = true},
+        {INGOT_F32, 1, 2, 1, N, N, 64, 64, ADDED_CAUSAL, .joint = true},
+        {INGOT_F32, 1, 2, 1, N, N, 64, 64, SLIDING, .joint = true},
+        {INGOT_F32, 1, 2, 1, N, N, 64, 64, EACH, .joint = true},
+        {INGOT_F32, 1, 1, 1, 70, 40, 32, 32, SLIDING, .joint = false}, /* some queries see nothing */
+    };
+    static const int64_t scores[] = {HALF, HALF, HALF, N * N, 70 * 40};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        struct diagonal d = {&masks[i], scores[i]};
+        ig_job_init(&job, &ig_libc_allocator);
+        if (ig_job_run(&job, count_scores, &d, &error)) fail_msg("mask %zu: %s", i, error.message);
+        ig_job_deinit(&job);
+    }
+}
+
 /* Heads of no whole loads, which are copied first. */
 static void test_uneven(void **state) {
     (void)state;
@@ -638,11 +689,13 @@ static void test_served(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition),    cmocka_unit_test(test_compiles), cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_processor_half), cmocka_unit_test(test_single),   cmocka_unit_test(test_half),
-        cmocka_unit_test(test_choices),        cmocka_unit_test(test_partial),  cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_uneven),         cmocka_unit_test(test_windows),  cmocka_unit_test(test_few),
-        cmocka_unit_test(test_served),
+        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles),
+        cmocka_unit_test(test_processor),   cmocka_unit_test(test_processor_half),
+        cmocka_unit_test(test_single),      cmocka_unit_test(test_half),
+        cmocka_unit_test(test_choices),     cmocka_unit_test(test_partial),
+        cmocka_unit_test(test_tables),      cmocka_unit_test(test_diagonals),
+        cmocka_unit_test(test_uneven),      cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_few),         cmocka_unit_test(test_served),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

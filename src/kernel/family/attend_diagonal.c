@@ -35,21 +35,50 @@ static bool is_diagonal(struct ig_loops *k, ig_x a, ig_x b, bool strict, ig_x qu
     return lo >= 0;
 }
 
+/* Does a comparison of indices, or that neither holds (`inverse`), mean key <= query + *out_offset? */
+static bool compares(struct ig_loops *k, ig_x x, bool inverse, ig_x query, ig_x key, ig_dim *out_offset) {
+    const struct ig_x_node n = *ig_x_look(k, x);
+    if (n.kind != IG_X_MAP || (n.op != IG_OP_le && n.op != IG_OP_lt)) return false;
+    if (ig_x_look(k, n.args[0])->dtype != INGOT_I64) return false;
+    bool strict = (n.op == IG_OP_lt) != inverse;
+    return is_diagonal(k, n.args[inverse], n.args[!inverse], strict, query, key, out_offset);
+}
+
+/* Does a comparison of indices let each query see the key on the diagonal? Then it is the lower end of a band: query + c <= key. */
+static bool lets_diagonal_through(struct ig_attention *a, ig_x x, ig_x query, ig_x key, ig_dim offset) {
+    struct ig_loops *k = a->k;
+    const struct ig_x_node n = *ig_x_look(k, x);
+    struct ig_affine sum;
+    int64_t lo, hi;
+    if (n.kind != IG_X_MAP || (n.op != IG_OP_le && n.op != IG_OP_lt)) return false;
+    if (ig_x_look(k, n.args[0])->dtype != INGOT_I64) return false;
+    if (ig_dim_add(k->dims, offset, a->queries) != a->keys) return false; /* there is such a key */
+    ig_affine_of(k, ig_x_sub(k, n.args[1], n.args[0]), &sum);             /* key - query - c */
+    if (sum.count != 2 || ig_affine_factor(k, &sum, key) != ig_dim_const(k->dims, 1)) return false;
+    if (ig_affine_factor(k, &sum, query) != ig_dim_const(k->dims, -1)) return false;
+    ig_dim_range(k->dims, ig_dim_add(k->dims, sum.constant, offset), &lo, &hi);
+    return lo >= (n.op == IG_OP_lt);
+}
+
 /* Is x a select, by such a comparison, between a value and a number of at most `most`? *out_seen: the value, which
- * visible keys get. */
-static bool is_mask(struct ig_loops *k, ig_x x, double most, ig_x query, ig_x key, ig_x *out_seen, ig_dim *out_offset) {
+ * visible keys get. Of a band, the comparison by which it ends; *out_seen keeps the other. */
+static bool is_mask(struct ig_attention *a, ig_x x, double most, ig_x query, ig_x key, ig_x *out_seen,
+                    ig_dim *out_offset) {
+    struct ig_loops *k = a->k;
     const struct ig_x_node choice = *ig_x_look(k, x);
     if (choice.kind != IG_X_SELECT) return false;
     const struct ig_x_node by = *ig_x_look(k, choice.args[0]);
-    bool compares = by.kind == IG_X_MAP && (by.op == IG_OP_le || by.op == IG_OP_lt);
-    if (!compares || ig_x_look(k, by.args[0])->dtype != INGOT_I64) return false;
-    bool strict = by.op == IG_OP_lt;
-    *out_seen = choice.args[1];
-    if (is_masked(k, choice.args[2], most))
-        return is_diagonal(k, by.args[0], by.args[1], strict, query, key, out_offset);
-    *out_seen = choice.args[2];
-    return is_masked(k, choice.args[1], most) &&
-           is_diagonal(k, by.args[1], by.args[0], !strict, query, key, out_offset);
+    const bool inverse = !is_masked(k, choice.args[2], most);
+    if (inverse && !is_masked(k, choice.args[1], most)) return false;
+    *out_seen = choice.args[inverse ? 2 : 1];
+    if (compares(k, choice.args[0], inverse, query, key, out_offset)) return true;
+    for (int i = 0; i < 2 && by.kind == IG_X_MAP && by.op == IG_OP_and && !inverse; i++) {
+        if (!compares(k, by.args[i], false, query, key, out_offset)) continue;
+        if (!lets_diagonal_through(a, by.args[1 - i], query, key, *out_offset)) continue;
+        *out_seen = ig_x_select(k, by.args[1 - i], choice.args[1], choice.args[2]);
+        return true;
+    }
+    return false;
 }
 
 bool ig_attention_diagonal(struct ig_attention *a, ig_x changed, ig_x score, ig_x query, ig_x key, ig_x *out_rest,
@@ -63,7 +92,7 @@ bool ig_attention_diagonal(struct ig_attention *a, ig_x changed, ig_x score, ig_
     double most = has_loads(k, changed, score) ? -INFINITY : -ldexp(1, LEFT_OUT);
     for (int i = 0; i < 3; i++) {
         if (candidates[i] == IG_NO_X) continue;
-        if (!is_mask(k, candidates[i], most, query, key, &seen, out_offset)) continue;
+        if (!is_mask(a, candidates[i], most, query, key, &seen, out_offset)) continue;
         const struct ig_x_node *added = ig_x_look(k, seen);
         bool nothing = i > 0 && added->kind == IG_X_FLOAT && added->f == 0;
         if (nothing) seen = candidates[3 - i];

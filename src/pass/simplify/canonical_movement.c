@@ -232,8 +232,9 @@ ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n,
     for (int i = 0; i < data.rank; i++) {
         if (!ig_dim_is(g->dims, ig_type_of(g, tuple->in[i])->dim[last], 1)) return IG_NO_VALUE;
         if (ig_dim_is(g->dims, data.dim[i], 1)) continue; /* only one index is possible */
-        int axis = ig_counted_axis(g, tuple->in[i]);
-        if (axis <= before || axis >= last || result.dim[axis] != data.dim[i]) return IG_NO_VALUE;
+        int64_t first;
+        int axis = ig_counted_axis(g, tuple->in[i], &first);
+        if (axis <= before || first != 0 || axis >= last || result.dim[axis] != data.dim[i]) return IG_NO_VALUE;
         dims[axis] = data.dim[i];
         before = axis;
     }
