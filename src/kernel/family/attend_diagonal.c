@@ -35,11 +35,15 @@ static bool is_diagonal(struct ig_loops *k, ig_x a, ig_x b, bool strict, ig_x qu
     return lo >= 0;
 }
 
-/* Does a comparison of indices, or that neither holds (`inverse`), mean key <= query + *out_offset? */
+static bool is_comparison(struct ig_loops *k, const struct ig_x_node *n) {
+    if (n->kind != IG_X_MAP || (n->op != IG_OP_le && n->op != IG_OP_lt)) return false;
+    return ig_x_look(k, n->args[0])->dtype == INGOT_I64;
+}
+
+/* Does a comparison of indices, or (`inverse`) that it does not hold, mean key <= query + *out_offset? */
 static bool compares(struct ig_loops *k, ig_x x, bool inverse, ig_x query, ig_x key, ig_dim *out_offset) {
     const struct ig_x_node n = *ig_x_look(k, x);
-    if (n.kind != IG_X_MAP || (n.op != IG_OP_le && n.op != IG_OP_lt)) return false;
-    if (ig_x_look(k, n.args[0])->dtype != INGOT_I64) return false;
+    if (!is_comparison(k, &n)) return false;
     bool strict = (n.op == IG_OP_lt) != inverse;
     return is_diagonal(k, n.args[inverse], n.args[!inverse], strict, query, key, out_offset);
 }
@@ -50,8 +54,7 @@ static bool lets_diagonal_through(struct ig_attention *a, ig_x x, ig_x query, ig
     const struct ig_x_node n = *ig_x_look(k, x);
     struct ig_affine sum;
     int64_t lo, hi;
-    if (n.kind != IG_X_MAP || (n.op != IG_OP_le && n.op != IG_OP_lt)) return false;
-    if (ig_x_look(k, n.args[0])->dtype != INGOT_I64) return false;
+    if (!is_comparison(k, &n)) return false;
     if (ig_dim_add(k->dims, offset, a->queries) != a->keys) return false; /* there is such a key */
     ig_affine_of(k, ig_x_sub(k, n.args[1], n.args[0]), &sum);             /* key - query - c */
     if (sum.count != 2 || ig_affine_factor(k, &sum, key) != ig_dim_const(k->dims, 1)) return false;

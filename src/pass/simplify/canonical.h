@@ -20,7 +20,7 @@ ig_value ig_canonical_logic(struct ig_rewriter *rw, const struct ig_node *n, con
 ig_value ig_canonical_compare(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_cast(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 
-/* constant_masks.c. A constant whose elements are all the same flag, possibly broadcast. */
+/* canonical_masks.c. A constant whose elements are all the same flag, possibly broadcast. */
 bool ig_match_flag(struct ig_graph *g, ig_value v, bool *out_flag);
 /* Of a constant mask that is a band about the diagonal, a choice by indices between what it lets through and what it hides; else
  * IG_NO_VALUE. Of floats, such a mask that is added: 0, and less than -2^100. */

@@ -53,6 +53,11 @@ static bool is_uniform(const struct ingot_tensor *t) {
 
 bool ig_match_flag(struct ig_graph *g, ig_value v, bool *out_flag) {
     struct ingot_tensor flags;
+    double single;
+    if (ig_match_scalar(g, v, &single)) {
+        *out_flag = single != 0;
+        return true;
+    }
     if (!look(g, &v, INGOT_BOOL, &flags)) return false;
     const bool uniform = is_uniform(&flags);
     *out_flag = at(&flags, 0) != 0;
