@@ -450,6 +450,34 @@ static const struct rewrite films[] = {
      1e-6, 0},
 };
 
+/* f16 films of `channels` channels and 2 planes of 3 x 5 or 6 x 5 places (rows), convolved by windows of 2 planes and 3 rows and k columns. */
+#define THIN_FILM(channels, rows, k, b)                                                                             \
+    "  %3 = reshape(%0) {dims=[batch," channels ",2," rows ",5]}: f32[batch," channels ",2," rows ",5]\n"           \
+    "  %4 = cast(%3) {to=f16, saturate=0}: f16[batch," channels ",2," rows                                          \
+    ",5]\n" DATA(5, "w", "[3," channels ",2,3," k "]") "  %6 = cast(%5) {to=f16, saturate=0}: f16[3," channels      \
+                                                       ",2,3," k "]\n  %7 = conv(%4, %6) {strides=[1,1,1], "        \
+                                                       "dilations=[1,1,1], before=[1,1," b "], after=[0,1," b       \
+                                                       "], groups=1, acc=f32, channels_last=0, packed=0, n=3, "     \
+                                                       "kernel=[2,3," k "], math=0, border=0}: f32[batch,3,2," rows \
+                                                       ",5]\n" OUT(7)
+
+static const struct rewrite thin_films[] = {
+    /* columns are images where two channels are half of a load or less, and windows do not span them */
+    {"layout flatten-windows", THIN_FILM("2", "6", "1", "0"),
+     "reshape f32[batch,2,2,6,5]; cast f16[batch,2,2,6,5]; transpose f16[batch,5,2,6,2]; reshape f16[5*batch,2,6,2]; "
+     "conv f32[5*batch,2,6,3]; reshape f32[batch,5,2,6,3]; transpose f32[batch,3,2,6,5]",
+     1e-3, ON_GPU},
+    {"layout flatten-windows", THIN_FILM("4", "3", "1", "0"), NULL, 1e-3, ON_GPU},
+    {"layout flatten-windows", THIN_FILM("2", "6", "3", "1"),
+     "reshape f32[batch,2,2,6,5]; cast f16[batch,2,2,6,5]; transpose f16[batch,2,6,5,2]; conv f32[batch,2,6,5,3]; "
+     "transpose f32[batch,3,2,6,5]",
+     1e-3, ON_GPU},
+    {"layout flatten-windows", THIN_FILM("2", "6", "1", "0"),
+     "reshape f32[batch,2,2,6,5]; cast f16[batch,2,2,6,5]; transpose f16[batch,2,6,5,2]; conv f32[batch,2,6,5,3]; "
+     "transpose f32[batch,3,2,6,5]",
+     1e-3, 0},
+};
+
 /* f16 pictures of 3 or 4 channels, convolved by windows of 3 rows and k columns with stride `stride` and padding
  * `before`. */
 #define PICTURE(k, stride, before, after, channels, out)                                                               \
@@ -482,6 +510,7 @@ static void test_views(void **state) {
     CHECK_REWRITES(pictures);
     CHECK_REWRITES(phases);
     CHECK_REWRITES(films);
+    CHECK_REWRITES(thin_films);
     CHECK_REWRITES(views);
     CHECK_REWRITES(in_parts);
     CHECK_REWRITES(layouts);
