@@ -278,6 +278,45 @@ static void test_recognition(void **state) {
     expect((struct division){&c, .cuda = true}, 1, 1);
 }
 
+/* ---- Room ---------------------------------------------------------------------------------------------------------------- */
+
+static void check_room(struct ig_job *job, void *argument) {
+    const struct attention *a = argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .sm = 90, .sm_own = true};
+    const struct ig_pass_options options = {.target = &target};
+    build(g, a);
+    g = ig_pass_fuse(ig_pass_attend(g, &options), &options);
+    assert_int_equal(g->regions.count, 1);
+    const char *tactic = ig_kernel_make(g, &g->regions.at[0], &target)->tactic;
+    if (!strstr(tactic, "wgmma"))
+        fail_msg("heads of %d and %d, %d keys: %s", (int)a->depth, (int)a->columns, (int)a->keys, tactic);
+}
+
+/* Heads of all widths and any number of keys find room on the tensor cores. */
+static void test_room(void **state) {
+    (void)state;
+    static const int64_t widths[] = {16, 64, 96, 128, 160, 256}, keys[] = {49, 112, 144, 196, 224, 225, 1024};
+    enum { WIDTHS = sizeof widths / sizeof *widths, KEYS = sizeof keys / sizeof *keys };
+    for (int i = 0; i < WIDTHS * WIDTHS * KEYS; i++) {
+        struct attention a = {INGOT_F16,
+                              1,
+                              100,
+                              1,
+                              196,
+                              keys[i % KEYS],
+                              widths[i / KEYS % WIDTHS],
+                              widths[i / KEYS / WIDTHS],
+                              NO_MASK,
+                              .joint = false};
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &ig_libc_allocator);
+        if (ig_job_run(&job, check_room, &a, &error)) fail_msg("%s", error.message);
+        ig_job_deinit(&job);
+    }
+}
+
 /* ---- Candidates ---------------------------------------------------------------------------------------------------------- */
 
 static const struct attention compiled[] = {
@@ -422,6 +461,7 @@ static void test_choices(void **state) {
     static const struct attention shapes[] = {
         {INGOT_F16, 1, 2, 1, 70, 90, 64, 64, ADDED, .repaired = true, .joint = false},
         {INGOT_F16, 1, 2, 1, 33, 197, 64, 64, NO_MASK, .joint = false},
+        {INGOT_F16, 1, 1, 1, 40, 196, 96, 64, NO_MASK, .joint = false}, /* one step of more than WHOLE */
         {INGOT_BF16, -1, 2, 2, -2, -4, 32, 128, CAUSAL, .joint = false},
         {INGOT_F16, 1, 2, 1, 20, 40, 128, 32, ALL_MASKED, .guarded = true},
         {INGOT_F16, 1, 1, 1, 170, 170, 32, 32, ADDED_CAUSAL, .joint = true},
@@ -689,6 +729,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_tables),      cmocka_unit_test(test_diagonals),
         cmocka_unit_test(test_uneven),      cmocka_unit_test(test_windows),
         cmocka_unit_test(test_few),         cmocka_unit_test(test_served),
+        cmocka_unit_test(test_room),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,8 @@
 enum {
     MOST_DEPTH = 256,  /* elements of a query, key or value */
     MOST_SHARED = 320, /* elements of a query and a value, up to which two warpgroups share steps of 64 keys */
-    WHOLE = 80 << 10,  /* bytes of shared memory up to which all keys are loaded at once */
+    WHOLE = 80 << 10,  /* bytes of shared memory up to which all keys are loaded at once, in several steps */
+    HALF = 112 << 10,  /* and in one: two blocks of warpgroups fit */
     ONE_STEP = 224     /* keys up to which a warpgroup has all scores of a query in registers */
 };
 
@@ -264,7 +265,7 @@ static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     if (steps > 4 || s->t->served) return;
     s->t->whole = true;
     s->t->stages = (int)steps;
-    if (ig_cuda_attend_shared(s->t) <= WHOLE) return;
+    if (ig_cuda_attend_shared(s->t) <= (steps == 1 ? HALF : WHOLE)) return;
     s->t->whole = false;
     s->t->stages = 2;
 }
