@@ -98,6 +98,22 @@ static void test_flattened_picture(void **state) {
                             "c", "mc", true});
 }
 
+/* What is stored in another order is computed as it is stored; but not for each of many copies. */
+static void test_computed_beneath(void **state) {
+    check(&(struct network){"graph {\n  input %0 \"x\": f16[32,192,784]\n  input %1 \"y\": f16[32,192,784]\n"
+                            "  %2 = add(%0, %1): f16[32,192,784]\n"
+                            "  %3 = transpose(%2) {perm=[0,2,1]}: f16[32,784,192]\n"
+                            "  output \"z\" = %3\n}\n",
+                            "mm", "m", false});
+    check(&(struct network){"graph {\n  input %0 \"x\": f32[32,1,1,192]\n  input %1 \"y\": f32[32,56,56,192]\n"
+                            "  %2 = erf(%0): f32[32,1,1,192]\n  %3 = exp(%2): f32[32,1,1,192]\n"
+                            "  %4 = sin(%3): f32[32,1,1,192]\n"
+                            "  %5 = broadcast(%4) {dims=[32,56,56,192]}: f32[32,56,56,192]\n"
+                            "  %6 = mul(%5, %1): f32[32,56,56,192]\n"
+                            "  output \"z\" = %6\n}\n",
+                            "mm", "mm", true});
+}
+
 /* ---- By estimates that tests make up ------------------------------------------------------------------------------- */
 
 static bool is_movement(const struct ig_node *n) {
@@ -303,6 +319,7 @@ int main(void) {
         cmocka_unit_test(test_swapped_operand),   cmocka_unit_test(test_small_operand),
         cmocka_unit_test(test_flattened_picture), cmocka_unit_test(test_planted_fusion),
         cmocka_unit_test(test_attention),         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_computed_beneath),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

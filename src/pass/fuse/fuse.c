@@ -10,9 +10,9 @@
  * (epilogues: bias, activation, residual). Elementwise nodes that cannot join a region start their own; a reduction
  * turns the elementwise region before it into a row region, and rows absorb what follows, including other reductions
  * over the same axes (softmax, normalisations). Elementwise regions take over others that only they read, and so do
- * concatenations. Attentions are recognised beforehand (attend.c): everything between the
- * scores and the second product is reserved for the region that the latter starts. Similar and independent recurrences,
- * the two directions of a layer, share a region.
+ * concatenations and, on GPUs, kernels that store views: through views, too, where it pays. Attentions are recognised
+ * beforehand (attend.c): everything between the scores and the second product is reserved for the region that the latter
+ * starts. Similar and independent recurrences, the two directions of a layer, share a region.
  *
  * Views are owned by no region: each region that reads through one takes a copy of it, so that transposes, slices and
  * gathers cost index arithmetic but no memory. The same holds for casts from a half-precision type to f32 and for dequantised
@@ -219,17 +219,40 @@ static bool is_absorbed(const struct fuser *f, uint32_t p, ig_node_id id, ig_val
     return true;
 }
 
-/* Takes the elementwise regions that compute operands of node `id`, and nothing else, over into its region r, a map. */
+/* The view or node that reads v, an operand of node `id`, beneath views that nothing else reads and that are not stored: on GPUs, where
+ * estimates tell whether to compute what is beneath them pays. */
+static ig_node_id reader_beneath(const struct fuser *f, ig_node_id id, ig_value v) {
+    const struct ig_node *n;
+    while (f->choices->beneath && f->uses[v] == 1 && !f->stored[v] && (n = ig_def(f->g, v)) && is_view(n)) {
+        id = f->g->values.at[v].node;
+        v = n->in[0];
+    }
+    return id;
+}
+
+/* Takes the elementwise region that computes v, an operand of node `id`, and nothing else, over into region r, a map: with the views between
+ * them, if there are any. */
+static void absorb_map(struct fuser *f, uint32_t r, ig_node_id id, ig_value v) {
+    ig_node_id reader = reader_beneath(f, id, v);
+    bool direct = reader == id;
+    ig_value computed = direct ? v : f->g->nodes.at[reader].in[0];
+    ig_node_id producer = f->g->values.at[computed].node;
+    uint32_t p = producer == IG_NO_NODE ? IG_NO_REGION : f->region_of[producer];
+    if (p == IG_NO_REGION || p == r || !is_absorbed(f, p, reader, computed)) return;
+    if ((!direct || is_view(&f->g->nodes.at[id])) && (!f->choices->beneath || f->choices->apart[computed])) return;
+    f->regions.at[p].dead = true;
+    for (uint32_t k = 0; k < f->regions.at[p].nodes.count; k++)
+        enter_region(f, r, f->regions.at[p].nodes.at[k]);
+    for (; v != computed; v = ig_def(f->g, v)->in[0])
+        enter_region(f, r, f->g->values.at[v].node);
+}
+
+/* The same for all operands of the node, which region r, a map, is to have. */
 static void absorb_maps(struct fuser *f, uint32_t r, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     if (!f->join || f->regions.at[r].family != IG_FAMILY_MAP) return;
     for (uint32_t i = 0; i < n->n_in; i++) {
-        ig_node_id producer = n->in[i] == IG_NO_VALUE ? IG_NO_NODE : f->g->values.at[n->in[i]].node;
-        uint32_t p = producer == IG_NO_NODE ? IG_NO_REGION : f->region_of[producer];
-        if (p == IG_NO_REGION || p == r || !is_absorbed(f, p, id, n->in[i])) continue;
-        f->regions.at[p].dead = true;
-        for (uint32_t k = 0; k < f->regions.at[p].nodes.count; k++)
-            enter_region(f, r, f->regions.at[p].nodes.at[k]);
+        if (n->in[i] != IG_NO_VALUE) absorb_map(f, r, id, n->in[i]);
     }
 }
 
@@ -567,7 +590,9 @@ static void place_view(struct fuser *f, ig_node_id id) {
     }
     f->time_of[n->out] = time;
     if (f->stored[n->out] && n->op != IG_OP_reshape) {
-        enter_region(f, found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), false), id);
+        uint32_t r = found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), false);
+        absorb_maps(f, r, id);
+        enter_region(f, r, id);
     }
 }
 
@@ -866,11 +891,22 @@ static void decide_views(struct ig_graph *g, const struct ig_pass_options *optio
         form(g, options, true, choices);
 }
 
-static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join, bool is_body) {
+/* Each map that one region reads through views: computed there, or stored. */
+static void decide_maps(struct ig_graph *g, const struct ig_pass_options *options, struct ig_choices *choices) {
+    choices->beneath = true;
+    form(g, options, true, choices);
+    if (ig_profit_of_maps(g, options, choices)) form(g, options, true, choices);
+}
+
+/* A region for each node; as large ones as pay, but that what a view alone reads is stored; as large ones as pay. */
+enum way { ONE_BY_ONE, STORED_BENEATH, MOST_FUSED };
+
+static void divide(struct ig_graph *g, const struct ig_pass_options *options, enum way way, bool is_body) {
     struct ig_choices choices;
+    bool join = way != ONE_BY_ONE;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         for (int b = 0; b < 2; b++) {
-            if (g->nodes.at[id].body[b]) divide(g->nodes.at[id].body[b], options, join, true);
+            if (g->nodes.at[id].body[b]) divide(g->nodes.at[id].body[b], options, way, true);
         }
     }
     if (g->regions.count > 0) return;
@@ -880,6 +916,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     if (!join || !options->estimator) return;
     decide_views(g, options, &choices);
     if (decide_attentions(g, options, &choices)) decide_views(g, options, &choices);
+    if (way == MOST_FUSED) decide_maps(g, options, &choices);
     ig_join_norms(g, options);
     ig_join_siblings(g);
     ig_join_exchanges(g, options);
@@ -887,13 +924,19 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
 
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options) {
     struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
-    divide(out, options, true, false);
+    divide(out, options, MOST_FUSED, false);
+    return out;
+}
+
+struct ig_graph *ig_regions_stored(struct ig_graph *in, const struct ig_pass_options *options) {
+    struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
+    divide(out, options, STORED_BENEATH, false);
     return out;
 }
 
 struct ig_graph *ig_pass_partition(struct ig_graph *in, const struct ig_pass_options *options) {
     if (in->regions.count > 0) return in;
     struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
-    divide(out, options, false, false);
+    divide(out, options, ONE_BY_ONE, false);
     return out;
 }

@@ -18,8 +18,9 @@
 
 void ig_choices_init(struct ig_choices *choices, struct ig_graph *g) {
     choices->stored = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
+    choices->apart = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     choices->declined = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
-    choices->is_body = false;
+    choices->beneath = choices->is_body = false;
 }
 
 double ig_profit_time_of(struct ig_graph *g, const struct ig_pass_options *options, const struct ig_region *region) {
@@ -60,28 +61,43 @@ const struct ig_fuse_rule *ig_fuse_rules_parse(struct ig_graph *g, const char *c
     return parsed;
 }
 
-static bool is_better(const struct ig_graph *g, const struct ig_pass_options *options, ig_value value, double proposed,
-                      double other) {
+/* Does the user say whether the value's node is fused? */
+static bool is_said(const struct ig_graph *g, const struct ig_pass_options *options, ig_value value, bool *out_fused) {
     const struct ig_node *n = ig_def(g, value);
-    if (proposed <= 0 || other <= 0 || isinf(other)) return false;
     for (size_t i = options->n_fuse_rules; n && n->origin && i-- > 0;) {
         const struct ig_fuse_rule *rule = &options->fuse_rules[i];
-        if (ig_pattern_fits(rule->pattern, rule->length, n->origin)) return !rule->fused;
+        if (!ig_pattern_fits(rule->pattern, rule->length, n->origin)) continue;
+        *out_fused = rule->fused;
+        return true;
     }
+    return false;
+}
+
+static bool is_known(double proposed, double other) {
+    return proposed > 0 && other > 0 && !isinf(other);
+}
+
+static bool is_better(const struct ig_graph *g, const struct ig_pass_options *options, ig_value value, double proposed,
+                      double other) {
+    bool fused;
+    if (!is_known(proposed, other)) return false;
+    if (is_said(g, options, value, &fused)) return !fused;
     return other < SHARE * proposed && proposed - other > SAVING;
+}
+
+static void note(struct ig_graph *g, struct ig_decided d) {
+    for (uint32_t i = 0; i < g->decided.count; i++) {
+        if (g->decided.at[i].value != d.value || g->decided.at[i].taken) continue;
+        g->decided.at[i] = d; /* looked at again */
+        return;
+    }
+    IG_PUSH(g->job, &g->decided, d);
 }
 
 bool ig_profit_is_better(struct ig_graph *g, const struct ig_pass_options *options, ig_value value,
                          const char *otherwise, double proposed, double other) {
     bool taken = is_better(g, options, value, proposed, other);
-    if (proposed <= 0 || other <= 0 || isinf(other)) return false;
-    struct ig_decided d = {value, otherwise, proposed, other, taken};
-    for (uint32_t i = 0; i < g->decided.count; i++) {
-        if (g->decided.at[i].value != value || g->decided.at[i].taken) continue;
-        g->decided.at[i] = d; /* looked at again */
-        return taken;
-    }
-    IG_PUSH(g->job, &g->decided, d);
+    if (is_known(proposed, other)) note(g, (struct ig_decided){value, otherwise, proposed, other, taken});
     return taken;
 }
 
@@ -304,5 +320,41 @@ bool ig_profit_of_views(struct ig_graph *g, const struct ig_pass_options *option
         any = true;
     }
     if (!any) note_declined(&s);
+    return any;
+}
+
+/* ---- What is computed beneath views -------------------------------------------------------------------------------- */
+
+/* Is v computed elementwise by the region that reads it through the node, a view? */
+static bool is_beneath(const struct ig_graph *g, uint32_t region, const struct ig_node *view) {
+    const struct ig_node *n = ig_def(g, view->in[0]);
+    return view->region == region && ig_op_info(view->op)->family == IG_FAMILY_VIEW && view->op != IG_OP_concat && n &&
+           n->region == region && ig_op_info(n->op)->family == IG_FAMILY_MAP;
+}
+
+/* Is v to be stored by a kernel of its own? So it is unless one kernel takes less: estimates of recomputing are no better than others.
+ * Always where a reduction joined its reader, which views would keep from reading lines. */
+static bool is_apart(struct ig_graph *g, const struct ig_pass_options *options, const struct ig_region *joined,
+                     ig_value v) {
+    bool fused;
+    if (joined->family != IG_FAMILY_MAP) return true;
+    struct ig_region *first = producer_of(g, joined, v), *second = without(g, joined, &v, 1);
+    double one = ig_profit_time_of(g, options, joined), before = first ? ig_profit_time_of(g, options, first) : 0,
+           after = second ? ig_profit_time_of(g, options, second) : 0;
+    if (before == 0 || after == 0 || one == 0) return true;
+    if (!is_said(g, options, v, &fused)) fused = one < before + after;
+    note(g, (struct ig_decided){v, "two kernels", one, before + after, !fused});
+    return !fused;
+}
+
+bool ig_profit_of_maps(struct ig_graph *g, const struct ig_pass_options *options, struct ig_choices *choices) {
+    bool any = false;
+    for (uint32_t i = 0; i < g->regions.count; i++) {
+        const struct ig_region *r = &g->regions.at[i];
+        for (uint32_t k = 0; k < r->nodes.count; k++) {
+            const struct ig_node *n = &g->nodes.at[r->nodes.at[k]];
+            if (is_beneath(g, i, n) && is_apart(g, options, r, n->in[0])) choices->apart[n->in[0]] = any = true;
+        }
+    }
     return any;
 }

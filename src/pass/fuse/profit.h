@@ -1,9 +1,9 @@
 /*
  * What pays: fuse.c proposes the most fused division into regions, and this decides where less of it is faster.
  *
- * A view that a region reads through may be stored by a kernel of its own instead, and an attention may be three regions
- * instead of one. Both ways are formed and estimated (ig_estimator), and the cheaper one is taken: the other way only if it
- * saves enough to outweigh the estimates' errors. Decisions follow from the graph, the target and the sizes alone.
+ * A view that a region reads through may be stored by a kernel of its own instead, and so may what it computes beneath a view; an
+ * attention may be three regions instead of one. Both ways are formed and estimated (ig_estimator), and the cheaper one is taken: the
+ * other way only if it saves enough to outweigh the estimates' errors. Decisions follow from the graph, the target and the sizes alone.
  */
 #ifndef IG_PASS_PROFIT_H
 #define IG_PASS_PROFIT_H
@@ -13,7 +13,9 @@
 /* Decisions so far, on which the next division is formed. */
 struct ig_choices {
     bool *stored;   /* by value: a view that is stored */
+    bool *apart;    /* by value: computed elementwise, read by one region through views, and stored for it */
     bool *declined; /* by node: the last product of an attention that is no region */
+    bool beneath;   /* what is not apart may be computed by the region that reads it */
     bool is_body;   /* the graph is a body of control flow */
 };
 void ig_choices_init(struct ig_choices *choices, struct ig_graph *graph);
@@ -21,6 +23,10 @@ void ig_choices_init(struct ig_choices *choices, struct ig_graph *graph);
 /* Decides about the views that the graph's regions read through. Returns whether there are new ones to store; then the
  * graph is to be divided again. */
 bool ig_profit_of_views(struct ig_graph *graph, const struct ig_pass_options *options, struct ig_choices *choices);
+
+/* Decides about what regions compute elementwise and read through views. Returns whether any of it is to be stored; then the graph is to
+ * be divided again. */
+bool ig_profit_of_maps(struct ig_graph *graph, const struct ig_pass_options *options, struct ig_choices *choices);
 
 /* Estimated microseconds that the regions which compute these nodes add to a network; 0: unknown. */
 double ig_profit_time(struct ig_graph *graph, const struct ig_pass_options *options, const ig_node_id *nodes,

@@ -218,7 +218,7 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
 
 static struct ig_graph *narrow_graph(struct ig_graph *in, const struct ig_pass_options *options) {
     struct narrowing s = {.precisions = options->precisions};
-    s.g = in->regions.count > 0 ? in : ig_pass_fuse(in, options);
+    s.g = in->regions.count > 0 ? in : ig_regions_stored(in, options);
     s.ranges = ig_precision_ranges(s.g);
     s.weights = ig_precision_weights(s.g);
     s.storage = ig_precision_storage(s.g, options->target, s.precisions, s.ranges);
