@@ -118,6 +118,17 @@ static void test_readers(void **state) {
                                           "  %9 = cast(%8) {to=f32, saturate=0}: f32[1,512]\n"
                                           "  %10 = add(%7, %9): f32[1,512]\n  output \"y\" = %10\n}\n",
          "rc"},
+        /* means of lines that make a row together (a global pool in front of a classifier), norms of heads that do */
+        {"graph {\n  input %0 \"x\": f16[1,1024,7,7]\n  input %1 \"w\": f16[512,1024]\n"
+         "  %2 = transpose(%1) {perm=[1,0]}: f16[1024,512]\n  %3 = reduce_mean(%0) {axes=[2,3]}: f16[1,1024,1,1]\n"
+         "  %4 = reshape(%3) {dims=[1,1024]}: f16[1,1024]\n" PRODUCT("5", "1", "4") "  output \"y\" = %5\n}\n",
+         "rc"},
+        {"graph {\n  input %0 \"x\": f16[1,8,128]\n  input %1 \"w\": f16[512,1024]\n"
+         "  %2 = transpose(%1) {perm=[1,0]}: f16[1024,512]\n  %3 = mul(%0, %0): f16[1,8,128]\n"
+         "  %4 = reduce_mean(%3) {axes=[2]}: f16[1,8,1]\n  %5 = sqrt(%4): f16[1,8,1]\n"
+         "  %6 = div(%0, %5): f16[1,8,128]\n  %7 = reshape(%6) {dims=[1,1024]}: f16[1,1024]\n" PRODUCT(
+             "8", "1", "7") "  output \"y\" = %8\n}\n",
+         "rc"},
         /* the second operand */
         {NORM("1") "  %7 = reshape(%6) {dims=[1024,1]}: f16[1024,1]\n"
                    "  %8 = matmul(%1, %7) {acc=f32, packed=0, n=0, math=0}: f32[512,1]\n  output \"y\" = %8\n}\n",

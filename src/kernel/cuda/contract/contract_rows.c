@@ -57,6 +57,11 @@ static int most_rows(struct ig_contract *c) {
     return single && most >= 1 && most <= IG_CUDA_ROWS_FIRST ? (int)most : 0;
 }
 
+/* Is each line of v a row of the product? Means of several lines, or the norms of several heads, make one row together. */
+static bool are_lines(const struct ig_contract *c, const struct ig_row *row, ig_value v) {
+    return row->count == c->depth && ig_row_is_space_shape(row, ig_type_of(c->graph, v));
+}
+
 struct ig_cuda_rows *ig_cuda_rows_find(struct ig_contract *c) {
     const int most = most_rows(c);
     ig_value v = c->node.in[0];
@@ -74,7 +79,7 @@ struct ig_cuda_rows *ig_cuda_rows_find(struct ig_contract *c) {
     lower.buffer_of[v] = c->lower.buffer_of[v] = rows->buffer;
     c->lower.is_input[v] = true; /* of the product */
     ig_row_init_within(&rows->row, c->kernel, &lower, c->at);
-    return rows->row.regular && !rows->row.columns ? rows : NULL;
+    return rows->row.regular && !rows->row.columns && are_lines(c, &rows->row, v) ? rows : NULL;
 }
 
 int ig_cuda_rows_most(const struct ig_cuda_rows *rows) {
