@@ -23,6 +23,8 @@ const struct ig_pass ig_passes[] = {
     {"common-subexpressions", "compute equal values once", 1, false, ig_pass_common_subexpressions},
     {"recognize", "recognise sigmoid and GELU written out in other ways", 2, false, ig_pass_recognize},
     {"use-reciprocals", "multiply instead of dividing by constants and by row sums", 2, false, ig_pass_use_reciprocals},
+    {"relative-positions", "add sums of relative positions to scores by their product, on GPUs", 2, false,
+     ig_pass_relative_positions},
     {"compute-in-parts", "compute on the parts of a rearranged value before they are joined", 2, false,
      ig_pass_compute_in_parts},
     {"move-views", "move transposes and reshapes until they cancel", 1, false, ig_pass_move_views},

@@ -94,6 +94,13 @@ struct ig_graph *rewrite_by_passes(struct ig_graph *g, const char *names) {
     return run_passes_for(&target, g, names);
 }
 
+static struct ig_graph *graph_of(struct ig_job *job, const struct rewrite *r) {
+    enum { MANY = 1000 };
+    struct ig_graph *g = rewrite_graph(job, r->before);
+    if (r->flags & REWRITE_MANY) ig_dim_set_usual(g->dims, ig_dim_symbol(g->dims, "batch"), MANY);
+    return g;
+}
+
 static double largest(const struct ingot_tensor *t) {
     double most = 0;
     for (int64_t i = 0; i < ingot_tensor_elements(t); i++) {
@@ -115,7 +122,7 @@ static void compare(const struct rewrite *r, const struct ingot_tensor *a, const
 
 static void check_rewrite(struct ig_job *job, void *argument) {
     const struct rewrite *r = argument;
-    struct ig_graph *before = rewrite_graph(job, r->before);
+    struct ig_graph *before = graph_of(job, r);
     struct ig_graph *after = run_passes_for(r->flags & REWRITE_ON_GPU ? &gpu : &target, before, r->passes);
     const char *found = summarize(after);
     if (r->after && strcmp(found, r->after) != 0)

@@ -10,6 +10,7 @@
 enum {
     REWRITE_POISON = 1, /* inputs contain NaN and infinities, which the rewrite must treat like other numbers */
     REWRITE_ON_GPU = 2, /* the passes' target is a GPU */
+    REWRITE_MANY = 4,   /* the batch is usually large */
 };
 
 /* Pieces of graphs. */
