@@ -114,6 +114,16 @@ static const struct rewrite choices[] = {
      "  %9 = concat(%6, %8) {axis=4}: f32[batch,2,5," both "]\n" \
      "  %10 = reshape(%9) {dims=[batch,2,5,6]}: f32[batch,2,5,6]\n" OUT(10)
 
+/* One column of y; six of them, and as steps in front of one another. */
+#define COLUMN(v, at) \
+    "  %" #v " = slice(%1) {starts=[0,0," #at "], sizes=[batch,seq,1], steps=[1,1,1]}: f32[batch,seq,1]\n"
+#define SIX_COLUMNS                                                                                    \
+    "slice f32[batch,seq,1]; slice f32[batch,seq,1]; slice f32[batch,seq,1]; slice f32[batch,seq,1]; " \
+    "slice f32[batch,seq,1]; slice f32[batch,seq,1]; "
+#define SIX_STEPS                                                                                              \
+    "reshape f32[1,batch,seq]; reshape f32[1,batch,seq]; reshape f32[1,batch,seq]; reshape f32[1,batch,seq]; " \
+    "reshape f32[1,batch,seq]; reshape f32[1,batch,seq]; "
+
 static const struct rewrite movements[] = {
     {"canonicalize",
      "  %3 = slice(%0) {starts=[0,1,0,0], sizes=[batch,3,6,5], steps=[1,1,1,1]}: f32[batch,3,6,5]\n"
@@ -212,6 +222,16 @@ static const struct rewrite movements[] = {
      "  %7 = scatter_nd(%5, %4, %6) {reduction=0}: f32[6,4,batch,5]\n"
      OUT(7),
      "transpose f32[6,4,batch,5]; slice f32[2,4,batch,5]; scatter_nd f32[6,4,batch,5]", 0, POISON},
+    /* many values stacked along the last axis; a few, or pieces of lines, as they are */
+    {"canonicalize",
+     COLUMN(3, 11) COLUMN(4, 10) COLUMN(5, 9) COLUMN(6, 8) COLUMN(7, 7) COLUMN(8, 6) COLUMN(9, 5) COLUMN(10, 4)
+     COLUMN(11, 3) COLUMN(12, 2) COLUMN(13, 1) COLUMN(14, 0)
+     "  %15 = concat(%3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14) {axis=2}: f32[batch,seq,12]\n" OUT(15),
+     SIX_COLUMNS SIX_COLUMNS SIX_STEPS SIX_STEPS "concat f32[12,batch,seq]; transpose f32[batch,seq,12]", 0, POISON},
+    {"canonicalize",
+     COLUMN(3, 5) COLUMN(4, 4) COLUMN(5, 3) COLUMN(6, 2) COLUMN(7, 1) COLUMN(8, 0)
+     "  %9 = concat(%3, %4, %5, %6, %7, %8) {axis=2}: f32[batch,seq,6]\n" OUT(9),
+     SIX_COLUMNS "concat f32[batch,seq,6]", 0, POISON},
     /* computed before it is broadcast */
     {"canonicalize", "  %3 = broadcast(%2) {dims=[6,batch]}: i32[6,batch]\n  %4 = abs(%3): i32[6,batch]\n" OUT(4),
      "abs i32[batch]; broadcast i32[6,batch]", 0, 0},

@@ -156,6 +156,30 @@ static void add_part(struct parts *p, ig_value v, bool flatten) {
     IG_PUSH(g->job, &p->list, v);
 }
 
+/* Many values side by side along the last axis, an element of each at once, as unrolled recurrences stack their steps: they are stacked along
+ * the first, where each lies in one piece, and seen the other way round. */
+static ig_value stack_in_front(struct ig_graph *g, const struct parts *p) {
+    enum { MANY = 12 }; /* more than indices of an element have */
+    const struct ig_type type = *ig_type_of(g, p->list.at[0]);
+    int64_t perm[INGOT_MAX_RANK];
+    ig_dim dims[INGOT_MAX_RANK] = {ig_dim_const(g->dims, 1)};
+    if (p->axis == 0 || p->list.count < MANY || ig_type_is_single(g->dims, &type)) return IG_NO_VALUE;
+    for (int i = p->axis + 1; i < type.rank; i++) {
+        if (!ig_dim_is(g->dims, type.dim[i], 1)) return IG_NO_VALUE;
+    }
+    for (uint32_t i = 0; i < p->list.count; i++) {
+        if (!ig_dim_is(g->dims, ig_type_of(g, p->list.at[i])->dim[p->axis], 1)) return IG_NO_VALUE;
+    }
+    for (int i = 0; i < type.rank; i++) {
+        if (i != p->axis) dims[i < p->axis ? i + 1 : i] = type.dim[i];
+        perm[i] = i < p->axis ? i + 1 : i == p->axis ? 0 : i;
+    }
+    ig_value *stacked = IG_NEW_ARRAY(g->job, ig_value, p->list.count);
+    for (uint32_t i = 0; i < p->list.count; i++)
+        stacked[i] = ig_view_reshape(g, p->list.at[i], dims, type.rank);
+    return ig_view_transpose(g, ig_build_concat(g, stacked, (int)p->list.count, 0), perm);
+}
+
 ig_value ig_canonical_concat(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct parts p = {.g = rw->out, .axis = (int)ig_attr_int(rw->in, n, IG_ATTR_axis)};
     if (n->n_in == 1) return in[0];
@@ -164,7 +188,9 @@ ig_value ig_canonical_concat(struct ig_rewriter *rw, const struct ig_node *n, co
     bool same = p.list.count == n->n_in;
     for (uint32_t i = 0; same && i < n->n_in; i++)
         same = p.list.at[i] == in[i];
-    if (same || p.list.count == 0) return IG_NO_VALUE;
+    if (p.list.count == 0) return IG_NO_VALUE;
+    ig_value stacked = stack_in_front(rw->out, &p);
+    if (stacked != IG_NO_VALUE || same) return stacked;
     return p.list.count == 1 ? p.list.at[0] : ig_build_concat(rw->out, p.list.at, (int)p.list.count, p.axis);
 }
 
