@@ -232,6 +232,10 @@ static const struct rewrite movements[] = {
      COLUMN(3, 5) COLUMN(4, 4) COLUMN(5, 3) COLUMN(6, 2) COLUMN(7, 1) COLUMN(8, 0)
      "  %9 = concat(%3, %4, %5, %6, %7, %8) {axis=2}: f32[batch,seq,6]\n" OUT(9),
      SIX_COLUMNS "concat f32[batch,seq,6]", 0, POISON},
+    /* turned before it is broadcast */
+    {"canonicalize",
+     "  %3 = broadcast(%2) {dims=[6,4,batch]}: i32[6,4,batch]\n  %4 = transpose(%3) {perm=[2,0,1]}: i32[batch,6,4]\n" OUT(4),
+     "reshape i32[batch,1,1]; broadcast i32[batch,6,4]", 0, 0},
     /* computed before it is broadcast */
     {"canonicalize", "  %3 = broadcast(%2) {dims=[6,batch]}: i32[6,batch]\n  %4 = abs(%3): i32[6,batch]\n" OUT(4),
      "abs i32[batch]; broadcast i32[6,batch]", 0, 0},

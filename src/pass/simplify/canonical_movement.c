@@ -16,8 +16,18 @@ ig_value ig_canonical_reshape(struct ig_rewriter *rw, const struct ig_node *n, c
     return plain && v != in[0] ? IG_NO_VALUE : v;
 }
 
+/* What is repeated is turned before, so that what reads it elementwise reads it as it is. */
 ig_value ig_canonical_transpose(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
-    return ig_view_transpose(rw->out, in[0], ig_attr(rw->in, n, IG_ATTR_perm)->ints);
+    struct ig_graph *g = rw->out;
+    const int64_t *perm = ig_attr(rw->in, n, IG_ATTR_perm)->ints;
+    const struct ig_node *wide = ig_def_op(g, in[0], IG_OP_broadcast);
+    if (!wide) return ig_view_transpose(g, in[0], perm);
+    const ig_value x = wide->in[0];
+    const struct ig_type from = *ig_type_of(g, x), out = *ig_type_of(rw->in, n->out);
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0, before = out.rank - from.rank; i < out.rank; i++)
+        dims[i] = i < before ? ig_dim_const(g->dims, 1) : from.dim[i - before];
+    return ig_build_broadcast(g, ig_view_transpose(g, ig_view_reshape(g, x, dims, out.rank), perm), out.dim, out.rank);
 }
 
 ig_value ig_canonical_broadcast(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
