@@ -56,6 +56,19 @@ static const struct rewrite sums[] = {
      "concat f16[batch,4,64,32]; transpose f16[batch,4,32,64]; matmul f16[batch,4,60,64]; reshape f16[batch,4,6,10,4,16]; "
      "reshape f16[batch,4,60,64]",
      4e-3, ON_GPU},
+    /* terms that are parts of what is filled up with zeros (Halo Transformers) */
+    {"relative-positions",
+     GRID PRODUCT
+     "  %31 = pad(%26) {before=[0,0,0,0], after=[0,0,0,1], mode=0}: f16[batch,4,60,5]\n"
+     "  %32 = slice(%31) {starts=[0,0,0,1], sizes=[batch,4,60,4], steps=[1,1,1,1]}: f16[batch,4,60,4]\n"
+     "  %33 = reshape(%32) {dims=[batch,4,6,10,4,1]}: f16[batch,4,6,10,4,1]\n"
+     "  %34 = add(%33, %13): f16[batch,4,6,10,4,16]\n  %35 = reshape(%34) {dims=[batch,4,60,64]}: f16[batch,4,60,64]\n"
+     "  %36 = add(%30, %35): f16[batch,4,60,64]\n"
+     OUT(36),
+     GRID_AFTER
+     "pad f16[batch,4,60,5]; slice f16[batch,4,60,4]; broadcast f16[batch,4,60,7]; broadcast f16[batch,4,64,27]; "
+     "concat f16[batch,4,60,32]; concat f16[batch,4,64,32]; transpose f16[batch,4,32,64]; matmul f16[batch,4,60,64]",
+     4e-3, ON_GPU},
     /* scores times a number, of a query and two keys beside the grid (MViTv2 of torchvision) */
     {"relative-positions",
      GRID

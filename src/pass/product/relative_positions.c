@@ -83,7 +83,9 @@ static bool is_product(struct ig_graph *g, ig_value v) {
     for (ig_value x;; v = x) {
         const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def(g, v);
         if (!n || n->op == IG_OP_matmul) return n;
-        if (n->op == IG_OP_reshape || n->op == IG_OP_transpose || n->op == IG_OP_cast) {
+        bool zeros = n->op == IG_OP_pad && ig_attr_int(g, n, IG_ATTR_mode) == IG_PAD_CONSTANT && n->n_in < 2;
+        if (zeros || n->op == IG_OP_reshape || n->op == IG_OP_transpose || n->op == IG_OP_slice ||
+            n->op == IG_OP_cast) {
             x = n->in[0];
             continue;
         }
