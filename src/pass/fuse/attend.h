@@ -1,4 +1,4 @@
-/* Decides which attentions become one region (attend.c), for fuse.c. */
+/* Decides which attentions become one region (attend.c), for form.c. */
 #ifndef IG_PASS_ATTEND_H
 #define IG_PASS_ATTEND_H
 

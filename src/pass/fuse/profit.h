@@ -1,5 +1,5 @@
 /*
- * What pays: fuse.c proposes the most fused division into regions, and this decides where less of it is faster.
+ * What pays: form.c proposes the most fused division into regions, and this decides where less of it is faster.
  *
  * A view that a region reads through may be stored by a kernel of its own instead, and so may what it computes beneath a view; an
  * attention may be three regions instead of one. Both ways are formed and estimated (ig_estimator), and the cheaper one is taken: the

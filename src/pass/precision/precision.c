@@ -12,7 +12,7 @@
  *
  * A value is rounded once, when it is stored: readers in its own region see it in f32. So the pass must know the
  * regions before they are formed, and forms them once for itself. The casts that it adds do not change them: a cast to
- * a narrow type ends the region that stores it, and a cast to f32 is read through like a view (fuse.c).
+ * a narrow type ends the region that stores it, and a cast to f32 is read through like a view (fuse/form.c).
  */
 #include "pass/precision/precision.h"
 
