@@ -11,6 +11,8 @@
  * A term of 32 rows adds 32 steps to the depth, which tensor cores take in less time than memory takes for a score; not other units,
  * so only products of narrow operands are rewritten.
  */
+#include <math.h>
+
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/precision/precision.h"
@@ -21,6 +23,7 @@ enum {
     MOST_DEPTH = 256, /* of queries with their terms */
     MOST_SHARE = 4,   /* of the keys are a term's */
     LOAD = 8,         /* elements */
+    MOST_FACTOR = 256 /* by which terms are divided: they must not overflow */
 };
 
 /* Scores, perhaps times a number and with queries and keys in several axes, of products that nothing else reads. */
@@ -63,7 +66,7 @@ static bool find_scores(struct ig_graph *g, ig_value v, struct scores *out) {
             x = n->in[0];
             continue;
         }
-        if (!ig_match_with_scalar(g, v, IG_OP_mul, &x, &factor) || factor == 0) return false;
+        if (!ig_match_with_scalar(g, v, IG_OP_mul, &x, &factor)) return false;
         out->factor *= factor;
     }
     out->product = *ig_def(g, v);
@@ -74,7 +77,8 @@ static bool find_scores(struct ig_graph *g, ig_value v, struct scores *out) {
                  !ig_info(g, out->product.in[1])->is_const && ig_attr_int(g, &out->product, IG_ATTR_packed) == 0;
     for (int i = 0; plain && i < rank - 2; i++)
         plain = a->dim[i] == out->type.dim[i] && b->dim[i] == out->type.dim[i];
-    return plain && ig_dim_is_const(g->dims, out->type.dim[rank - 1], &out->n_keys);
+    bool mild = fabs(out->factor) >= 1.0 / MOST_FACTOR && fabs(out->factor) <= MOST_FACTOR;
+    return plain && mild && ig_dim_is_const(g->dims, out->type.dim[rank - 1], &out->n_keys);
 }
 
 /* Is v a product, perhaps times a number, seen in another shape? Then it is finite, as a mask need not be. */
