@@ -168,29 +168,37 @@ static bool find_sum(struct ig_graph *g, ig_value v, const struct scores *scores
     return out->first_key > 0 && add_terms(g, v, out);
 }
 
+/* Zeros beside the queries, where there are some beside the sum's. */
+static ig_value pad_queries(struct ig_graph *g, const struct sum *s, ig_value term) {
+    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    const int rank = ig_type_of(g, term)->rank;
+    for (int i = 0; i < rank; i++) {
+        before[i] = i == rank - 2 ? s->before->dims[i] : ig_dim_const(g->dims, 0);
+        after[i] = i == rank - 2 ? s->after->dims[i] : ig_dim_const(g->dims, 0);
+    }
+    return ig_build_pad(g, term, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+}
+
 /* The rows of queries of a term, [images..., queries, keys of the term], with zeros for queries beside the grid. */
 static ig_value rows_of(struct ig_graph *g, const struct scores *scores, const struct sum *s, ig_value term,
                         int64_t own) {
     const struct ig_type *product = &scores->type;
     struct ig_type type = *ig_type_of(g, term);
-    ig_dim dims[INGOT_MAX_RANK], none[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    ig_dim dims[INGOT_MAX_RANK];
     const int last = product->rank - 1;
     for (int i = 0; i < s->first_key; i++)
         type.dim[i] = s->grid.dim[i];
     term = ig_build_broadcast(g, term, type.dim, type.rank);
-    for (int i = 0; i <= last; i++) {
+    for (int i = 0; i < last; i++)
         dims[i] = product->dim[i];
-        none[i] = after[i] = ig_dim_const(g->dims, 0);
-    }
-    if (s->before) {
-        none[last - 1] = s->before->dims[last - 1];
-        after[last - 1] = s->after->dims[last - 1];
-        dims[last - 1] = ig_dim_sub(g->dims, dims[last - 1], ig_dim_add(g->dims, none[last - 1], after[last - 1]));
-    }
     dims[last] = ig_dim_const(g->dims, own);
+    if (s->before) {
+        ig_dim beside = ig_dim_add(g->dims, s->before->dims[last - 1], s->after->dims[last - 1]);
+        dims[last - 1] = ig_dim_sub(g->dims, product->dim[last - 1], beside);
+    }
     term = ig_view_reshape(g, term, dims, product->rank);
     if (scores->factor != 1) term = ig_map2(g, IG_OP_mul, term, ig_scalar_like(g, term, 1 / scores->factor));
-    return s->before ? ig_build_pad(g, term, none, after, IG_PAD_CONSTANT, IG_NO_VALUE) : term;
+    return s->before ? pad_queries(g, s, term) : term;
 }
 
 /* Marks a term's columns: for each key of the grid, which of them is its own. */
