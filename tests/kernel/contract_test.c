@@ -628,26 +628,33 @@ static void test_rows_first(void **state) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
 }
 
+/* Means of an image's channels, in front of a classifier: several lines make one row of the product. */
+static void build_pooled(struct ig_graph *g, const void *argument) {
+    const int64_t images = *(const int64_t *)argument, sizes[] = {images, 520, 5, 7}, weights[] = {520, 72};
+    const int64_t places[] = {2, 3};
+    const struct ig_type type = sized_type(g, INGOT_F32, 4, sizes), rows = sized_type(g, INGOT_F32, 2, sizes);
+    ig_value x = ig_build_reduce(g, IG_OP_reduce_mean, ig_build_input(g, "x", &type), places, 2);
+    x = ig_build_reshape(g, x, rows.dim, 2);
+    ig_build_output(g, "y", ig_build_matmul(g, x, random_constant(g, INGOT_F32, 2, weights, 1), INGOT_F32));
+}
+
+static void test_pooled(void **state) {
+    (void)state;
+    static const int64_t images[] = {1, 2, 4};
+    for (int i = 0; i < COUNT(images); i++)
+        cases[i] = (struct graph_case){"pooled", build_pooled, &images[i], 3e-3, GRAPH_FP16 + GRAPH_ESTIMATED, {0}};
+    check_graphs_for_cuda(cases, COUNT(images));
+}
+
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_chosen),
-        cmocka_unit_test(test_multiples),
-        cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_shuffled),
-        cmocka_unit_test(test_producers),
-        cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_swapped),
-        cmocka_unit_test(test_window_producers),
-        cmocka_unit_test(test_producers_tf32),
-        cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_rows_first),
-        cmocka_unit_test(test_kept_columns),
-        cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_matrices_tf32),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),   cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_tiles),          cmocka_unit_test(test_shuffled), cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_tf32),           cmocka_unit_test(test_swapped),  cmocka_unit_test(test_window_producers),
+        cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),   cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_pooled),         cmocka_unit_test(test_twins),    cmocka_unit_test(test_rows_first),
+        cmocka_unit_test(test_kept_columns),   cmocka_unit_test(test_matrices), cmocka_unit_test(test_matrices_tf32),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

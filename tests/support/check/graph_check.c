@@ -280,7 +280,7 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
                                                                           : IG_PRECISION_TF32,
                                              .everywhere = true};
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
-    if (flags & GRAPH_ROWS_FIRST) options.estimator = ig_estimates_open(job, options.target);
+    if (flags & (GRAPH_ROWS_FIRST | GRAPH_ESTIMATED)) options.estimator = ig_estimates_open(job, options.target);
     bool raw = c->given->flags & GRAPH_RAW;
     const char *passes = ig_format(job, "%sattend pad-heads %s%sfuse partition", raw ? "" : "layout ",
                                    narrow ? "precision " : "", raw ? "" : "pack ");

@@ -36,7 +36,8 @@ enum {
     /* Rows in front of products are joined with them where estimates allow; only products that compute such rows are counted likewise, and
      * there must be one on targets with streams. */
     GRAPH_ROWS_FIRST = 65536,
-    GRAPH_CHOICE = 131072, /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_ESTIMATED = 131072, /* what is fused is decided by estimates, as in builds */
+    GRAPH_CHOICE = 262144,    /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 enum { GRAPH_SIZES = 4 };
