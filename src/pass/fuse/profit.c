@@ -327,9 +327,10 @@ bool ig_profit_of_views(struct ig_graph *g, const struct ig_pass_options *option
 
 /* Is v computed elementwise by the region that reads it through the node, a view? */
 static bool is_beneath(const struct ig_graph *g, uint32_t region, const struct ig_node *view) {
+    if (view->region != region || ig_op_info(view->op)->family != IG_FAMILY_VIEW || view->op == IG_OP_concat)
+        return false;
     const struct ig_node *n = ig_def(g, view->in[0]);
-    return view->region == region && ig_op_info(view->op)->family == IG_FAMILY_VIEW && view->op != IG_OP_concat && n &&
-           n->region == region && ig_op_info(n->op)->family == IG_FAMILY_MAP;
+    return n && n->region == region && ig_op_info(n->op)->family == IG_FAMILY_MAP;
 }
 
 /* Is v to be stored by a kernel of its own? So it is unless one kernel takes less: estimates of recomputing are no better than others.
