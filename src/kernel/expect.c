@@ -126,6 +126,7 @@ static void count_pieces(const struct ig_kernel *k, const struct ig_sizes *at, s
     double element = ig_cuda_gemm_element(g), elements = size[0] * size[1] * ceil(size[2] / g->bn) * size[3];
     e->pieces = elements * element * (1.0 / g->a_copy - 1.0 / 16);
     e->windows = g->a == IG_CUDA_WINDOWS;
+    if (e->windows && g->a_copy == 2) e->pieces = 0; /* its model has them */
     e->split = g->split > 1;
     if (g->direct) e->steps = g->stages;
     e->filled = g->a == IG_CUDA_FILLED || g->b == IG_CUDA_FILLED;

@@ -170,8 +170,6 @@ static void test_decisions(void **state) {
     }
 }
 
-/* TF32 is an attribute of the product, and only on GPUs; in fp16, that of products whose operand may be too large for it, but
- * not of exact numbers. */
 /* ---- Quotients that are quantised --------------------------------------------------------------------------------- */
 
 #define QUOTIENT "  %4 = constant() {data=[3.0]}: f32[]\n  %5 = div(%0, %4): " F "\n"
@@ -211,6 +209,32 @@ static void test_quotients(void **state) {
     run_job(check_quotients, NULL, INGOT_OK, NULL);
 }
 
+/* ---- Thin convolutions --------------------------------------------------------------------------------------------- */
+
+/* Films of one channel, whose windows do not span columns: of two axes where elements are going to have 16 bits (flatten_windows.c). */
+static void check_thin(struct ig_job *job, void *argument) {
+    static const char film[] =
+        "  %4 = reshape(%0) {dims=[batch,2,2,2,1]}: f32[batch,2,2,2,1]\n"
+        "  %5 = constant() {data=hash:0000000000000001, initializer=\"w\"}: f32[3,1,2,2,1]\n"
+        "  %6 = conv(%4, %5) {strides=[1,1,1], dilations=[1,1,1], before=[0,0,0], after=[0,0,0], groups=1, acc=f32, "
+        "channels_last=1, packed=0, n=3, kernel=[2,2,1], math=0, border=0}: f32[batch,1,1,2,3]\n  output \"o\" = %6\n";
+    static const char *const precisions[] = {"fp16", "bf16", "fp32", "tf32"};
+    for (int i = 0; i < 4; i++) {
+        struct ig_graph *g = run_pass(parse(job, film), "flatten-windows", precisions[i], argument);
+        for (ig_node_id id = 0; id < g->nodes.count; id++) {
+            const struct ig_node *n = &g->nodes.at[id];
+            if (n->op == IG_OP_conv) assert_int_equal(ig_type_of(g, n->in[0])->rank, i < 2 ? 4 : 5);
+        }
+    }
+}
+
+static void test_thin(void **state) {
+    (void)state;
+    run_job(check_thin, (void *)&gpu, INGOT_OK, NULL);
+}
+
+/* TF32 is an attribute of the product, and only on GPUs; in fp16, that of products whose operand may be too large for it, but
+ * not of exact numbers. */
 static void check_tf32(struct ig_job *job, void *argument) {
     static const struct {
         const char *nodes, *precision;
@@ -397,8 +421,8 @@ static void test_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decisions), cmocka_unit_test(test_tf32),    cmocka_unit_test(test_quotients),
-        cmocka_unit_test(test_patterns),  cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_decisions), cmocka_unit_test(test_tf32),     cmocka_unit_test(test_quotients),
+        cmocka_unit_test(test_thin),      cmocka_unit_test(test_patterns), cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

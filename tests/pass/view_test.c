@@ -467,7 +467,14 @@ static const struct rewrite thin_films[] = {
      "reshape f32[batch,2,2,6,5]; cast f16[batch,2,2,6,5]; transpose f16[batch,5,2,6,2]; reshape f16[5*batch,2,6,2]; "
      "conv f32[5*batch,2,6,3]; reshape f32[batch,5,2,6,3]; transpose f32[batch,3,2,6,5]",
      1e-3, ON_GPU},
-    {"layout flatten-windows", THIN_FILM("4", "3", "1", "0"), NULL, 1e-3, ON_GPU},
+    {"layout flatten-windows", THIN_FILM("4", "3", "1", "0"),
+     "reshape f32[batch,4,2,3,5]; cast f16[batch,4,2,3,5]; transpose f16[batch,5,2,3,4]; reshape f16[5*batch,2,3,4]; "
+     "conv f32[5*batch,2,3,3]; reshape f32[batch,5,2,3,3]; transpose f32[batch,3,2,3,5]",
+     1e-3, ON_GPU},
+    {"layout flatten-windows", THIN_FILM("6", "2", "1", "0"),
+     "reshape f32[batch,6,2,2,5]; cast f16[batch,6,2,2,5]; transpose f16[batch,2,2,5,6]; conv f32[batch,2,2,5,3]; "
+     "transpose f32[batch,3,2,2,5]",
+     1e-3, ON_GPU},
     {"layout flatten-windows", THIN_FILM("2", "6", "3", "1"),
      "reshape f32[batch,2,2,6,5]; cast f16[batch,2,2,6,5]; transpose f16[batch,2,6,5,2]; conv f32[batch,2,6,5,3]; "
      "transpose f32[batch,3,2,6,5]",

@@ -38,6 +38,9 @@ void ig_precisions_parse(struct ig_graph *graph, const char *base, const char *c
 const char *ig_precisions_text(struct ig_job *job, const struct ig_precisions *precisions);
 /* The precision of a node, by its origin ("Conv 'conv1'", or NULL). */
 enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin);
+/* The type that the node's operand of `dtype` will have; no precisions are asked for if NULL. */
+enum ingot_dtype ig_precision_of_operand(const struct ig_precisions *precisions, const struct ig_node *node,
+                                         enum ingot_dtype dtype);
 /* Is it to be taken even where it gains nothing, because a rule says so? */
 bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char *origin);
 /* The storage type of a precision. */

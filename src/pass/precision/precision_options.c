@@ -31,6 +31,11 @@ enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const 
     return rule ? rule->precision : precisions->base;
 }
 
+enum ingot_dtype ig_precision_of_operand(const struct ig_precisions *precisions, const struct ig_node *n,
+                                         enum ingot_dtype dtype) {
+    return precisions && dtype == INGOT_F32 ? ig_precision_dtype(ig_precision_of(precisions, n->origin)) : dtype;
+}
+
 bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char *origin) {
     return precisions->everywhere || rule_of(precisions, origin);
 }

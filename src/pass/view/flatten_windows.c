@@ -10,6 +10,7 @@
  *             is one piece of memory (convolutions of lambda layers, Bello 2021). Results are the same.
  */
 #include "pass/passes.h"
+#include "pass/precision/precision.h"
 #include "pass/view/view.h"
 
 enum { PLANES, ROWS, COLUMNS, AXES };
@@ -96,7 +97,7 @@ static bool is_thin(const struct ig_rewriter *rw, const struct ig_node *n) {
     int64_t channels, size;
     if (n->op != IG_OP_conv || !ig_target_is_cuda(rw->options->target)) return false;
     const struct ig_type *image = ig_type_of(rw->in, n->in[0]);
-    size = (int64_t)ingot_dtype_size(image->dtype);
+    size = (int64_t)ingot_dtype_size(ig_precision_of_operand(rw->options->precisions, n, image->dtype));
     return size == 2 && ig_attr_int(rw->in, n, IG_ATTR_groups) == 1 &&
            ig_dim_is_const(rw->in->dims, image->dim[1 + AXES], &channels) && channels * size <= HALF_LOAD;
 }
