@@ -342,7 +342,7 @@ static bool is_apart(struct ig_graph *g, const struct ig_pass_options *options, 
     struct ig_region *first = producer_of(g, joined, v), *second = without(g, joined, &v, 1);
     double one = ig_profit_time_of(g, options, joined), before = first ? ig_profit_time_of(g, options, first) : 0,
            after = second ? ig_profit_time_of(g, options, second) : 0;
-    if (before == 0 || after == 0 || one == 0) return true;
+    if (!is_known(one, before) || !is_known(one, after)) return true;
     if (!is_said(g, options, v, &fused)) fused = one < before + after;
     note(g, (struct ig_decided){v, "two kernels", one, before + after, !fused});
     return !fused;
@@ -352,9 +352,14 @@ bool ig_profit_of_maps(struct ig_graph *g, const struct ig_pass_options *options
     bool any = false;
     for (uint32_t i = 0; i < g->regions.count; i++) {
         const struct ig_region *r = &g->regions.at[i];
-        for (uint32_t k = 0; k < r->nodes.count; k++) {
+        uint32_t beneath = 0;
+        for (uint32_t k = 0; k < r->nodes.count; k++)
+            beneath += is_beneath(g, i, &g->nodes.at[r->nodes.at[k]]);
+        const bool too_many = beneath * r->nodes.count > MAX_ESTIMATED;
+        for (uint32_t k = 0; k < r->nodes.count && beneath > 0; k++) {
             const struct ig_node *n = &g->nodes.at[r->nodes.at[k]];
-            if (is_beneath(g, i, n) && is_apart(g, options, r, n->in[0])) choices->apart[n->in[0]] = any = true;
+            if (!is_beneath(g, i, n)) continue;
+            if (too_many || is_apart(g, options, r, n->in[0])) choices->apart[n->in[0]] = any = true;
         }
     }
     return any;

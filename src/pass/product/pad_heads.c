@@ -24,9 +24,7 @@ struct padding {
 
 /* Elements of a load, in the type that the node's operands will have. */
 static int64_t load_of(const struct ig_pass_options *options, const struct ig_node *n, enum ingot_dtype dtype) {
-    const struct ig_precisions *precisions = options->precisions;
-    if (precisions && dtype == INGOT_F32) dtype = ig_precision_dtype(ig_precision_of(precisions, n->origin));
-    return LOAD / (int64_t)ingot_dtype_size(dtype);
+    return LOAD / (int64_t)ingot_dtype_size(ig_precision_of_operand(options->precisions, n, dtype));
 }
 
 /* What the last axis misses to whole loads; 0: nothing, or that is not known. */
@@ -68,11 +66,7 @@ static ig_value padded(struct ig_graph *g, ig_value v, int64_t load) {
 
 /* The same behind the one before, where keys have their depth, which stays innermost in memory. */
 static ig_value padded_keys(struct ig_graph *g, ig_value v, int64_t load) {
-    const int rank = ig_type_of(g, v)->rank;
-    int64_t perm[INGOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
-    return ig_view_transpose(g, padded(g, ig_view_transpose(g, v, perm), load), perm);
+    return ig_view_swap(g, padded(g, ig_view_swap(g, v), load));
 }
 
 static ig_value multiply(struct ig_graph *g, const struct ig_node *n, ig_value a, ig_value b) {

@@ -43,7 +43,7 @@ struct sum {
     const struct ig_attr *before, *after; /* padding of [..., queries, keys]; NULL: none */
 };
 
-/* Are the scores, as the old graph has them, read by n alone, and so on down to the product? */
+/* Are the scores, as the old graph has them, read by one node alone, and so on down to the product? */
 static bool is_read_once(const struct ig_rewriter *rw, ig_value v) {
     struct ig_graph *g = rw->in;
     for (const struct ig_node *n; rw->uses[v] == 1 && (n = ig_def(g, v)); v = n->in[0]) {
@@ -81,14 +81,18 @@ static bool find_scores(struct ig_graph *g, ig_value v, struct scores *out) {
     return plain && mild && ig_dim_is_const(g->dims, out->type.dim[rank - 1], &out->n_keys);
 }
 
+static bool pads_zeros(const struct ig_graph *g, const struct ig_node *n) {
+    return n->op == IG_OP_pad && ig_attr_int(g, n, IG_ATTR_mode) == IG_PAD_CONSTANT &&
+           (n->n_in < 2 || n->in[1] == IG_NO_VALUE);
+}
+
 /* Is v a product, perhaps times a number, seen in another shape? Then it is finite, as a mask need not be. */
 static bool is_product(struct ig_graph *g, ig_value v) {
     double unused;
     for (ig_value x;; v = x) {
         const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def(g, v);
         if (!n || n->op == IG_OP_matmul) return n;
-        bool zeros = n->op == IG_OP_pad && ig_attr_int(g, n, IG_ATTR_mode) == IG_PAD_CONSTANT && n->n_in < 2;
-        if (zeros || n->op == IG_OP_reshape || n->op == IG_OP_transpose || n->op == IG_OP_slice ||
+        if (pads_zeros(g, n) || n->op == IG_OP_reshape || n->op == IG_OP_transpose || n->op == IG_OP_slice ||
             n->op == IG_OP_cast) {
             x = n->in[0];
             continue;
@@ -138,8 +142,7 @@ static int64_t take_padding_off(struct ig_graph *g, const struct scores *scores,
     const int rank = scores->type.rank;
     int64_t left = scores->n_keys, before, after;
     if (!n) return left;
-    bool zeros = ig_attr_int(g, n, IG_ATTR_mode) == IG_PAD_CONSTANT && (n->n_in < 2 || n->in[1] == IG_NO_VALUE);
-    if (!zeros || !ig_same_dims(ig_type_of(g, *v), &scores->type)) return -1;
+    if (!pads_zeros(g, n) || !ig_same_dims(ig_type_of(g, *v), &scores->type)) return -1;
     out->before = ig_attr(g, n, IG_ATTR_before);
     out->after = ig_attr(g, n, IG_ATTR_after);
     for (int i = 0; i < rank; i++) {
@@ -244,31 +247,25 @@ static ig_value multiply(struct ig_graph *g, const struct scores *scores, const 
     const int rank = scores->type.rank;
     ig_value queries[MOST_TERMS + 2] = {product->in[0]};
     int n_queries = 1;
-    int64_t perm[INGOT_MAX_RANK];
     ig_dim dims[INGOT_MAX_RANK];
     for (int i = 0; i < s->n_terms; i++)
         queries[n_queries++] = rows_of(g, scores, s, s->terms[i], own[i]);
-    for (int i = 0; i < rank; i++) {
-        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    for (int i = 0; i < rank; i++)
         dims[i] = scores->type.dim[i];
-    }
     dims[rank - 1] = ig_dim_const(g->dims, zeros);
     if (zeros > 0) queries[n_queries++] = ig_build_broadcast(g, ig_scalar_like(g, product->in[0], 0), dims, rank);
     dims[rank - 2] = scores->type.dim[rank - 1];
     dims[rank - 1] = ig_dim_const(g->dims, width);
     ig_value places = ig_build_cast(g, places_of_keys(g, scores, s, own, width), ig_type_of(g, product->in[1])->dtype);
-    ig_value keys[] = {ig_view_transpose(g, product->in[1], perm), ig_build_broadcast(g, places, dims, rank)};
+    ig_value keys[] = {ig_view_swap(g, product->in[1]), ig_build_broadcast(g, places, dims, rank)};
     ig_value in[] = {ig_build_concat(g, queries, n_queries, rank - 1),
-                     ig_view_transpose(g, ig_build_concat(g, keys, 2, rank - 1), perm)};
-    struct ig_graph *const no_bodies[2] = {NULL, NULL};
-    ig_value result = ig_build_node(g, product->op, in, 2, 1, ig_attrs_copy(g, product->op, product->attr), no_bodies);
+                     ig_view_swap(g, ig_build_concat(g, keys, 2, rank - 1))};
+    ig_value result = ig_build_copy(g, g, product, in);
     return scores->factor == 1 ? result : ig_map2(g, IG_OP_mul, result, ig_scalar_like(g, result, scores->factor));
 }
 
-static bool is_narrow(const struct ig_rewriter *rw, const struct ig_node *n, enum ingot_dtype dtype) {
-    const struct ig_precisions *precisions = rw->options->precisions;
-    if (precisions && dtype == INGOT_F32) dtype = ig_precision_dtype(ig_precision_of(precisions, n->origin));
-    return ingot_dtype_size(dtype) == 2;
+static bool is_narrow(const struct ig_rewriter *rw, const struct ig_node *product, enum ingot_dtype dtype) {
+    return ingot_dtype_size(ig_precision_of_operand(rw->options->precisions, product, dtype)) == 2;
 }
 
 /* Are there so many scores that a sum of each takes longer than to store queries and keys of this depth once more, and than the kernels that
@@ -292,7 +289,8 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
         if (!ig_same_dims(ig_type_of(rw->in, n->in[side]), &out) || !is_read_once(rw, n->in[side])) continue;
         if (!find_scores(g, in[side], &scores) || !find_sum(g, in[1 - side], &scores, &out, &sum)) continue;
         const struct ig_type *queries = ig_type_of(g, scores.product.in[0]);
-        if (!is_narrow(rw, n, queries->dtype) || ig_type_of(g, in[1 - side])->dtype != queries->dtype) continue;
+        if (!is_narrow(rw, &scores.product, queries->dtype) || ig_type_of(g, in[1 - side])->dtype != queries->dtype)
+            continue;
         bool fits = ig_dim_is_const(g->dims, queries->dim[queries->rank - 1], &depth);
         for (int i = 0; i < sum.n_terms; i++) {
             own[i] = keys_of(g, &sum, sum.terms[i]);

@@ -20,12 +20,8 @@ static bool sum_rows(struct ig_rewriter *rw, const struct ig_node *n, const ig_v
     if (!is_single_column(rw, n)) return false;
     struct ig_graph *g = rw->out;
     const int64_t last = ig_type_of(rw->in, n->out)->rank - 1;
-    const int rank = ig_type_of(g, in[1])->rank;
-    int64_t perm[INGOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
-    ig_value row = ig_view_transpose(g, in[1], perm);
-    out_values[0] = ig_build_reduce(g, IG_OP_reduce_sum, ig_map2(g, IG_OP_mul, in[0], row), &last, 1);
+    ig_value products = ig_map2(g, IG_OP_mul, in[0], ig_view_swap(g, in[1]));
+    out_values[0] = ig_build_reduce(g, IG_OP_reduce_sum, products, &last, 1);
     return true;
 }
 

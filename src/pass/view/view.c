@@ -93,6 +93,14 @@ ig_value ig_view_transpose(struct ig_graph *g, ig_value v, const int64_t *perm) 
     return ig_view_reshape(g, v, dims, rank);
 }
 
+ig_value ig_view_swap(struct ig_graph *g, ig_value v) {
+    const int rank = ig_type_of(g, v)->rank;
+    int64_t perm[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    return ig_view_transpose(g, v, perm);
+}
+
 ig_value ig_view_untranspose(struct ig_graph *g, ig_value v, const int64_t *perm) {
     int64_t inverse[INGOT_MAX_RANK];
     for (int i = 0; i < ig_type_of(g, v)->rank; i++)

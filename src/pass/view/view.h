@@ -15,6 +15,9 @@ ig_value ig_view_reshape(struct ig_graph *g, ig_value v, const ig_dim *dims, int
 /* The inverse of ig_view_transpose(…, perm). */
 ig_value ig_view_untranspose(struct ig_graph *g, ig_value v, const int64_t *perm);
 
+/* Exchanges the last two axes of v, as of a product's operand. */
+ig_value ig_view_swap(struct ig_graph *g, ig_value v);
+
 /* The permutations between [N,C,spatial...] and [N,spatial...,C]. */
 void ig_perm_to_last(int rank, int64_t *out_perm);
 void ig_perm_to_first(int rank, int64_t *out_perm);
