@@ -540,13 +540,14 @@ static void find_narrow_table(struct ig_job *job, void *argument) {
 
 static void test_tables(void **state) {
     (void)state;
-    static const unsigned choices[] = {0, 13, 14};
-    struct graph_case all[TABLES * 3];
-    for (int i = 0; i < TABLES * 3; i++)
-        all[i] = (struct graph_case){
-            "tables",       build, &tables[i / 3], 4e-3, GRAPH_RAW | GRAPH_FP16 | choices[i % 3] * GRAPH_CHOICE,
-            {2, 7, 33, 128}};
-    check_graphs_for_cuda(all, TABLES * 3);
+    static const unsigned ways[] = {GRAPH_FP16, GRAPH_FP16 | 13 * GRAPH_CHOICE, GRAPH_FP16 | 14 * GRAPH_CHOICE,
+                                    GRAPH_TF32};
+    enum { WAYS = sizeof ways / sizeof *ways };
+    struct graph_case all[TABLES * WAYS];
+    for (int i = 0; i < TABLES * WAYS; i++)
+        all[i] =
+            (struct graph_case){"tables", build, &tables[i / WAYS], 4e-3, GRAPH_RAW | ways[i % WAYS], {2, 7, 33, 128}};
+    check_graphs_for_cuda(all, TABLES * WAYS);
     for (int i = 0; i < TABLES; i++) {
         const struct attention *a = &tables[i];
         rewrite_in_job(find_narrow_table, &a, "tables");

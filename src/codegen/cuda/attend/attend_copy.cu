@@ -38,10 +38,11 @@ __device__ __forceinline__ void copy_lines(unsigned to, const char *from, long l
 #pragma unroll
     for (int i = 0; i < (LINES * units + COUNT - 1) / COUNT; i++) {
         const int unit = thread + i * COUNT, line = unit / units, byte = unit % units * 16;
-        const bool inside = (ALL || line < left) && byte < bytes;
+        const bool exists = LINES * units % COUNT == 0 || unit < LINES * units;
+        const bool inside = exists && (ALL || line < left) && byte < bytes;
         const unsigned place = even ? first[i % period] + i / period * period * apart * line_bytes : place_copied<LINES, BYTES>(line, byte);
         if constexpr (!even) next = from + (inside ? find_line<TABLE>(line, ld) * ELEMENT + byte : 0);
-        if (LINES * units % COUNT == 0 || unit < LINES * units)
+        if (exists)
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place), "l"(inside ? next : from),
                          "r"(inside ? 16 : 0));
         if constexpr (even) next += apart * ld * ELEMENT;
