@@ -216,32 +216,41 @@ static bool find_scale(struct ig_cuda_attention *s, ig_x x, ig_x score) {
     return true;
 }
 
-/* Takes the weight from keys past the last one of the block or, if behind_diagonal, beyond the diagonal. Only steps that
- * reach past `all_have` keys are checked. */
+/* Takes the weight from keys past the last one of the block or, if behind_diagonal, beyond the diagonal. `body` is of
+ * steps that reach past `all_have` keys. */
 static void drop_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key, ig_x all_have,
                       bool behind_diagonal) {
     struct ig_attention_element e;
     struct ig_loops *k = s->k;
-    ig_x end = ig_x_add(k, first_key, num(s, s->step));
-    body = ig_cuda_attention_each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), first_key, &e);
+    body = ig_cuda_attention_each_score(s, body, first_key, &e);
     ig_x x = ig_x_load(k, s->scores, e.slot), none = ig_x_float(k, INGOT_F32, -INFINITY);
     ig_x has = behind_diagonal ? ig_x_add(k, e.query, ig_x_add(k, dim(s, s->offset), num(s, 1))) : all_have;
     ig_s_store(k, body, s->scores, e.slot, ig_x_select(k, ig_x_less(k, e.key, has), x, none));
 }
 
+static struct ig_stmt *if_past(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key, ig_x all_have) {
+    return ig_s_if(s->k, body, ig_x_less(s->k, all_have, ig_x_add(s->k, first_key, num(s, s->step))));
+}
+
 static void drop_unseen_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_dims *dims = s->k->dims;
     ig_x first_sees = ig_x_add(s->k, s->first_query, dim(s, ig_dim_add(dims, s->offset, constant(s, 1))));
-    drop_keys(s, body, first_key, first_sees, true);
+    drop_keys(s, if_past(s, body, first_key, first_sees), first_key, first_sees, true);
 }
 
-/* Blocks that share the keys have whole steps, but for direct ones. */
+/* Blocks that share the keys have whole steps, but for direct ones. Where the number of keys is known, so is which step is the
+ * last, and compilers see which of its elements have a key. */
 static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_dims *dims = s->k->dims;
     bool shared = s->t->direct && s->t->split > 1, whole = ig_dim_divides(dims, constant(s, s->step), s->a->keys);
     /* The diagonal hides missing keys from all queries. */
     bool hidden = s->diagonal && ig_dim_add(dims, s->offset, s->a->queries) == s->a->keys;
-    if (shared || (!whole && !hidden)) drop_keys(s, body, first_key, shared ? s->end : dim(s, s->a->keys), false);
+    if (!shared && (whole || hidden)) return;
+    ig_x all_have = shared ? s->end : dim(s, s->a->keys);
+    int64_t keys;
+    body = if_past(s, body, first_key, all_have);
+    if (!shared && ig_dim_is_const(dims, s->a->keys, &keys)) first_key = num(s, keys / s->step * s->step);
+    drop_keys(s, body, first_key, all_have, false);
 }
 
 void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
