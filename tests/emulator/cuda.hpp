@@ -437,6 +437,9 @@ template <class P> EMULATED static void ptx_ld_global_v2_u32(unsigned &x, unsign
     uint4 v = emulated_global(from, 8);
     x = v.x, y = v.y;
 }
+template <class P> EMULATED static void ptx_ld_global_u32(unsigned &x, P from) {
+    x = emulated_global(from, 4).x;
+}
 EMULATED static void ptx_ld_shared_b32(unsigned &to, unsigned from) {
     to = emulated_load<unsigned>(from);
 }

@@ -39,7 +39,7 @@ struct attention {
     bool narrow;   /* the results are rounded to the operands' type */
     bool guarded;  /* rows that are all -infinity give zeros */
     int64_t shift; /* by which pictures are rolled before windows are cut out */
-    bool constant; /* so are the biases of windows */
+    bool constant; /* so are the biases and masks of windows, and masks of rows have a row for each query */
     int64_t side;  /* of the windows of a picture that are attended to apart, with biases; 0: none, see windows_of */
 };
 enum { ACROSS = 3, WINDOWS = 2 * ACROSS, LONGEST_LIST = 64 };
@@ -90,7 +90,8 @@ static ig_value changed(struct ig_graph *g, const struct attention *a, ig_value 
     }
     ig_dim lines = a->mask == EACH ? type.dim[2] : number(g, 1);
     struct ig_type row = {.dtype = INGOT_F32, .rank = 4, .dim = {type.dim[0], number(g, 1), lines, type.dim[3]}};
-    ig_value x = ig_build_input(g, "mask", &row);
+    ig_value x = a->constant ? random_constant(g, INGOT_F32, 2, (const int64_t[]){a->queries, a->keys}, 5)
+                             : ig_build_input(g, "mask", &row);
     ig_value seen = ig_map2(g, IG_OP_lt, x, ig_build_scalar(g, INGOT_F32, a->mask == ALL_MASKED ? -1e30 : 0));
     if (a->mask != ADDED && a->mask != EACH) return ig_build_where(g, seen, s, scalar(g, s, -INFINITY));
     return ig_map2(g, IG_OP_add, s, ig_build_where(g, seen, scalar(g, s, 0), scalar(g, s, -3.4028235e38)));
@@ -138,7 +139,10 @@ static ig_value biased_by_place(struct ig_graph *g, const struct attention *a, i
     if (a->mask != EACH) return s;
     ig_dim apart[5] = {ig_dim_div(g->dims, type.dim[0], windows), windows, type.dim[1], length, length};
     struct ig_type mask = {.dtype = INGOT_F32, .rank = 4, .dim = {windows, number(g, 1), length, length}};
-    ig_value x = ig_build_input(g, "mask", &mask), seen = ig_map2(g, IG_OP_lt, x, ig_build_scalar(g, INGOT_F32, 0));
+    const int64_t all[] = {WINDOWS, 1, a->keys, a->keys};
+    ig_value x =
+        a->constant && a->keys > 64 ? random_constant(g, INGOT_F32, 4, all, 3) : ig_build_input(g, "mask", &mask);
+    ig_value seen = ig_map2(g, IG_OP_lt, x, ig_build_scalar(g, INGOT_F32, 0));
     x = ig_build_where(g, seen, ig_build_scalar(g, INGOT_F32, 0), ig_build_scalar(g, INGOT_F32, -100));
     return ig_map2(g, IG_OP_add, ig_build_reshape(g, s, apart, 5), x);
 }
@@ -554,6 +558,61 @@ static void test_tables(void **state) {
     }
 }
 
+/* Constants with a number for each query and key, in the order in which threads have the scores. */
+static const struct attention packed[] = {
+    {INGOT_F32, 1, 2, 1, 81, 81, 16, 16, NO_MASK, .constant = true, .side = 9},
+    {INGOT_F32, 1, 1, 1, 289, 289, 16, 16, EACH, .constant = true, .side = 17}, /* two of them */
+    {INGOT_F32, 2, 2, 1, 70, 197, 64, 64, EACH, .constant = true, .joint = false},
+    {INGOT_F32, 1, 1, 1, 33, 160, 32, 64, CHOSEN, .constant = true, .joint = false}, /* of bytes */
+    {INGOT_F32, 1, 2, 1, 16, 65, 64, 32, EACH, .constant = true, .repaired = true, .joint = false},
+};
+enum { PACKED = sizeof packed / sizeof *packed };
+
+static void find_packed(struct ig_job *job, void *argument) {
+    const struct attention *a = *(const struct attention *const *)argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_target target = {.isa = IG_ISA_CUDA, .sm = 90};
+    const struct ig_precisions precisions = {.base = IG_PRECISION_FP16, .everywhere = true};
+    struct ig_pass_options options = {.target = &target, .precisions = &precisions};
+    build(g, a);
+    g = ig_pass_pack(ig_pass_precision(ig_pass_attend(g, &options), &options), &options);
+    g = ig_pass_fuse(g, &options);
+    int found = 0, others = 0;
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        const struct ig_region *region = &g->regions.at[r];
+        for (uint32_t i = 0; region->family == IG_FAMILY_ATTEND && i < region->inputs.count; i++) {
+            const struct ig_type *type = ig_type_of(g, region->inputs.at[i]);
+            if (!ig_info(g, region->inputs.at[i])->is_const || type->rank < 2) continue;
+            found += type->rank == 6;
+            others += type->rank != 6;
+        }
+    }
+    assert_int_equal(found, a->keys > 64 ? a->side && a->mask == EACH ? 2 : 1 : 0);
+    assert_int_equal(others, a->keys > 64 ? 0 : 1);
+}
+
+static void test_packed(void **state) {
+    (void)state;
+    static const unsigned precisions[] = {GRAPH_FP16,
+                                          GRAPH_FP16 | 3 * GRAPH_CHOICE,
+                                          GRAPH_FP16 | 7 * GRAPH_CHOICE,
+                                          GRAPH_FP16 | 9 * GRAPH_CHOICE,
+                                          GRAPH_BF16,
+                                          GRAPH_TF32};
+    enum { WAYS = sizeof precisions / sizeof *precisions };
+    struct graph_case all[PACKED * WAYS];
+    for (int i = 0; i < PACKED * WAYS; i++)
+        all[i] = (struct graph_case){
+            "packed", build, &packed[i / WAYS], i % WAYS == 4 ? 3e-2 : 4e-3, precisions[i % WAYS], {0}};
+    check_graphs_for_cuda(all, PACKED * WAYS);
+    for (int i = 0; i < PACKED; i++) {
+        const struct attention *a = &packed[i];
+        rewrite_in_job(find_packed, &a, "packed");
+    }
+    const struct attention few = {INGOT_F32, 1, 2, 1, 49, 49, 32, 32, NO_MASK, .constant = true, .side = 7}, *a = &few;
+    rewrite_in_job(find_packed, &a, "packed");
+}
+
 struct diagonal {
     const struct attention *a;
     int64_t scores; /* of a head, that count */
@@ -723,13 +782,11 @@ static void test_served(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles),
-        cmocka_unit_test(test_processor),   cmocka_unit_test(test_processor_half),
-        cmocka_unit_test(test_single),      cmocka_unit_test(test_half),
-        cmocka_unit_test(test_choices),     cmocka_unit_test(test_partial),
-        cmocka_unit_test(test_tables),      cmocka_unit_test(test_diagonals),
-        cmocka_unit_test(test_uneven),      cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_few),         cmocka_unit_test(test_served),
+        cmocka_unit_test(test_recognition),    cmocka_unit_test(test_compiles),  cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_processor_half), cmocka_unit_test(test_single),    cmocka_unit_test(test_half),
+        cmocka_unit_test(test_choices),        cmocka_unit_test(test_partial),   cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_packed),         cmocka_unit_test(test_diagonals), cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_windows),        cmocka_unit_test(test_few),       cmocka_unit_test(test_served),
         cmocka_unit_test(test_room),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

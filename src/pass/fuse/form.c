@@ -28,6 +28,7 @@
 #include "pass/fuse/scatters.h"
 #include "pass/fuse/twins.h"
 #include "pass/fuse/widening.h"
+#include "pass/product/pack_tables.h"
 
 struct fuser {
     struct ig_graph *g;
@@ -691,7 +692,8 @@ static void gather_input(struct gathering *w, ig_value v) {
     bool base_in_memory =
         base_info->is_const || base_info->node == IG_NO_NODE ||
         (w->f->region_of[base_info->node] != IG_NO_REGION && w->f->region_of[base_info->node] != w->index);
-    if (!base_in_memory || (w->region->family == IG_FAMILY_ATTEND && ig_widens_rounded(g, v))) {
+    if (!base_in_memory ||
+        (w->region->family == IG_FAMILY_ATTEND && (ig_widens_rounded(g, v) || ig_is_packed_table(g, v)))) {
         gather_node(w, info->node);
         return;
     }

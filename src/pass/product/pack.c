@@ -20,6 +20,7 @@
  *             steps are together on CPUs as well; and convolutions of many narrow groups on GPUs, which become fewer
  *             (join_groups.c).
  *             Codes of matmul_blocks become real bits, in the order of ir/blocks.h (pack_blocks.c).
+ *             What attentions on GPUs add to each score is stored in the order in which threads have the scores (pack_tables.c).
  *             A constant first operand (weights_first.c) gets zeros at the ends of its lines, up to whole loads of the depth, on
  *             GPUs; `packed` records that, too.
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
@@ -28,6 +29,7 @@
 #include "pass/passes.h"
 #include "pass/product/join_groups.h"
 #include "pass/product/pack_blocks.h"
+#include "pass/product/pack_tables.h"
 #include "pass/view/picture.h"
 #include "pass/view/view.h"
 
@@ -347,7 +349,18 @@ static ig_value pack_signed(struct ig_rewriter *rw, const struct ig_node *n, con
     return pack_conv(rw, &conv, (const ig_value[]){raised, in[1], less});
 }
 
+/* What is looked up in the graph that is rewritten, not in bodies. */
+struct packing {
+    const struct ig_graph *in;
+    const bool *tables; /* by value: see pack_tables.h */
+};
+
 static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    const struct packing *p = rw->state;
+    if (rw->in == p->in && n->n_out == 1 && p->tables[n->out]) {
+        out_values[0] = ig_pack_table(rw->out, ig_build_copy(rw->out, rw->in, n, in));
+        return true;
+    }
     if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
         return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
     if (n->op == IG_OP_matmul_blocks) {
@@ -364,5 +377,7 @@ static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value
 }
 
 struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options) {
-    return ig_rewrite(in, options, pack, NULL);
+    struct packing p = {in, ig_target_is_cuda(options->target) ? ig_find_tables(in)
+                                                               : IG_NEW_ARRAY(in->job, bool, in->values.count + 1)};
+    return ig_rewrite(in, options, pack, &p);
 }

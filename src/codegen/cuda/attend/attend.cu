@@ -64,6 +64,34 @@ __device__ __forceinline__ void accumulate(float *scores, float *sums, float *st
     sum(sums, scores, KEYS_AT + (int)(step % STAGES) * STAGE + VALUES_AT);
 }
 
+// ---- Packed tables ---------------------------------------------------------------------------------------------------
+
+// Four numbers. Loads of memory that may change stay in front of barriers; those of constants go behind the products that they are
+// to arrive beside.
+template <typename T> __device__ __forceinline__ void load_four(T *to, const T *from) {
+    if constexpr (sizeof(T) == 1) {
+        unsigned x;
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from));
+        *(unsigned *)to = x;
+    } else if constexpr (sizeof(T) == 2) {
+        uint2 x;
+        asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(from));
+        *(uint2 *)to = x;
+    } else {
+        uint4 x;
+        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+        *(uint4 *)to = x;
+    }
+}
+
+// What is added to a thread's scores of a row, in `from`, which is that of the first 16 keys: four numbers of each 16, from a
+// step's first ones on, and the last ones again behind them.
+template <typename T> __device__ __forceinline__ void load_packed(T *to, const T *from, int row, long long first, long long last) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS / 2; i++)
+        load_four(to + (i * R + row) * 4, from + ((int)first + i < (int)last ? (int)first + i : (int)last) * 16);
+}
+
 constexpr int PARTS = WARPS_N * SPLIT;
 
 // Writes the unnormalised results [PARTS][ROWS][TILE_ROW], maxima and sums [PARTS][ROWS] to the beginning of shared

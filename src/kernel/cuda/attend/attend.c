@@ -141,6 +141,19 @@ static int resident_of(const struct ig_cuda_attention *s) {
     return s->t->warps_m > 4 ? 1 : s->t->columns <= 64 ? 4 : 2;
 }
 
+/* Others, of one warpgroup: as many as have registers for scores, results and what is added to the scores, for which compilers leave room
+ * for fewer; 0: whatever they make of it. */
+static int resident_beside_tables(const struct ig_cuda_attention *s) {
+    enum { OTHERS = 28, FOUR = 128, THREE = 168 }; /* registers of a thread */
+    struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
+    const int own = scores.blocks * scores.rows * scores.columns;
+    int all = OTHERS + own + sums.blocks * sums.rows * sums.columns;
+    for (int i = 0; i < s->n_early; i++)
+        all += own * (int)ingot_dtype_size(s->k->buffers.at[s->early[i].buffer].dtype) / 4;
+    if (s->n_early == 0 || !s->t->warpgroups || s->t->warps_m > 4 || all > THREE) return 0;
+    return all <= FOUR ? 4 : 3;
+}
+
 void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s) {
     struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
     int parts = ig_cuda_attend_parts(s->t), results = parts * s->rows * ig_cuda_attend_tile_row(s->t) * 4;
@@ -222,6 +235,7 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     }
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
     if (s->diagonal || s->t->split > 1) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
+    ig_cuda_attention_load_packed(s, body, first_key);
     body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), steps, num(s, 1), &step);
     ig_s_name(k, step, "step");
     first_key = ig_x_add(k, first_key, ig_x_mul(k, step, num(s, s->step)));
@@ -233,6 +247,10 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     int way = direct ? 2 : s->t->served;
     ig_s_call(k, body, multiply_names[way], multiply, way ? 2 : 7);
     ig_cuda_attention_change_scores(s, body, first_key);
+    /* Those of the next step: there is time until its products are there. */
+    ig_x more = ig_x_less(k, ig_x_add(k, step, num(s, 1)), steps);
+    if (ig_cuda_attention_has_packed(s))
+        ig_cuda_attention_load_packed(s, ig_s_if(k, body, more), ig_x_add(k, first_key, num(s, s->step)));
     struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),
                                 number(step),        number(left),      number(s->scale)};
     if (way) add[4] = add[5];
@@ -361,6 +379,7 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     if (!ig_cuda_attention_find_sources(&s)) return false;
     ig_cuda_attention_make_buffers(&s);
     ig_cuda_attention_find_change(&s);
+    if (!s.t->served) a->kernel->resident = resident_beside_tables(&s);
     if (s.t->direct) ig_s_text(s.k, body, "attend::direct operands;");
     walk(&s, body);
     ig_cuda_attention_finish(&s, body);

@@ -1,7 +1,7 @@
 /*
  * Attention on GPUs, shared by the files of its schedule: attend_choose.c chooses the shape of blocks, attend_scores.c
  * changes the scores, attend.c locates the operands and emits the loops around the template (attend_block.h),
- * attend_turns.c those for many heads of few keys.
+ * attend_turns.c those for many heads of few keys, attend_tables.c loads from packed tables.
  */
 #ifndef IG_KERNEL_CUDA_ATTEND_H
 #define IG_KERNEL_CUDA_ATTEND_H
@@ -21,17 +21,21 @@ struct ig_attention_source {
     ig_dim distance; /* IG_DIM_NONE: listed */
 };
 
-/* A load that the change of the scores needs, at at_query and at_key, and the register buffer it is prefetched to. */
+/* A load that the change of the scores needs, at at_query and at_key, and the register buffer it is prefetched to.
+ * Tables that are packed for it (pass/product/pack_tables.h) have four scores of a thread side by side. */
 struct ig_attention_load {
     ig_x load;
     int buffer;
+    ig_x
+        first; /* of a packed table: the place of the first of four scores, at at_query, at_group and at_lane; else IG_NO_X */
 };
 
 /* What the change of the scores reads: what is only computed, such as a causal mask, needs no registers. */
 enum ig_attention_reads {
     IG_ATTENTION_READS_NOTHING,
     IG_ATTENTION_READS_ROWS,
-    IG_ATTENTION_READS_EACH /* for a query */
+    IG_ATTENTION_READS_PACKED, /* for a query, too, from packed tables */
+    IG_ATTENTION_READS_EACH    /* for a query, one by one */
 };
 
 struct ig_cuda_attention {
@@ -44,6 +48,7 @@ struct ig_cuda_attention {
     struct ig_attention_source source[3]; /* IG_CUDA_ATTEND_QUERIES, … */
     int tables;                           /* shared-memory buffer */
     ig_x at_query, at_key, slot;          /* free variables of `rest` */
+    ig_x at_group, at_lane;               /* of packed tables: which 16 keys, and the thread among four */
     ig_x rest;                            /* the changed score, without the mask beyond the diagonal */
     bool diagonal;                        /* a query sees keys up to its own index + offset */
     ig_dim offset;
@@ -65,9 +70,9 @@ struct ig_cuda_attention {
     int addends;         /* register buffer */
 };
 
-/* An element of the scores: its register, query and key. */
+/* An element of the scores: its register, query and key, and the register of what is added to it if the table is packed. */
 struct ig_attention_element {
-    ig_x slot, query, key;
+    ig_x slot, query, key, packed_slot;
 };
 
 /* Fills in the description `t` for a choice; false if there is no such candidate. */
@@ -89,9 +94,18 @@ struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct
 /* The element or, beyond the last query or key, that of the last one. */
 struct ig_attention_element ig_cuda_attention_clamped(struct ig_cuda_attention *s,
                                                       const struct ig_attention_element *element);
-/* Emit the loads that the change of a step's scores needs, and the change itself. */
+/* The query that a thread's row of scores belongs to; perhaps beyond the last one. */
+ig_x ig_cuda_attention_query_of(struct ig_cuda_attention *s, ig_x thread, ig_x row);
+/* Emit the loads that the change of a step's scores needs, but for those from packed tables, and the change itself. */
 void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key);
 void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key);
+
+/* Packed tables (attend_tables.c): does a load, at the free variable `key`, read one? Find those among the early loads; are there any?
+ * Emit the loads of a step. */
+bool ig_cuda_attention_is_packed(struct ig_cuda_attention *s, ig_x load, ig_x key);
+void ig_cuda_attention_find_packed(struct ig_cuda_attention *s);
+bool ig_cuda_attention_has_packed(const struct ig_cuda_attention *s);
+void ig_cuda_attention_load_packed(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key);
 
 /* Parts of the schedule (attend.c): locate the operands at s->head, false if they lie otherwise; make the buffers; list
  * the places of lines; the address of an operand from line `first` on and the distance of its lines or, if they are

@@ -124,7 +124,7 @@ struct problem {
     bool padded;                      /* for warpgroups, queries and keys are longer in shared memory than in memory */
     bool direct;                      /* keys and values can go straight to registers */
     bool served;                      /* a warp can copy for the others */
-    bool reads;                       /* something for each score */
+    bool reads, packed;               /* something for each score; from packed tables only */
     bool known, at_once;              /* the number of keys; then steps divide it, and all keys may be loaded at once */
     int64_t width;                    /* elements of a query and a value */
     int shape;
@@ -311,7 +311,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     double rows = p->groups && queries >= 32 ? ceil(queries / 64) * 64 : queries;
     double products = 2 * heads * rows * all * width / (p->groups ? 3e8 : 5e7);
     double bytes = heads * (queries + keys) * width * 2 / (turns ? 3e6 : 4.5e6);
-    if (p->reads && !turns) products += heads * rows * keys / 1.5e6;
+    if (p->reads && !turns) products += heads * rows * keys / (p->packed ? 2.3e6 : 1.5e6);
     double busy = 1.4 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
     double waits = p->shape >= DIRECT ? direct_time(p, p->shape, sizes[0], sizes[1], sizes[2])
                                       : latency(&shapes[p->shape], sizes[0], sizes[1], sizes[2]);
@@ -334,7 +334,8 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
                           .padded = is_padded(s),
                           .direct = even,
                           .served = even && can_group(s) && is_narrow(s),
-                          .reads = s->reads == IG_ATTENTION_READS_EACH,
+                          .reads = s->reads >= IG_ATTENTION_READS_PACKED,
+                          .packed = s->reads == IG_ATTENTION_READS_PACKED,
                           .known = known,
                           .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
                           .width = s->t->depth + s->t->columns};

@@ -33,23 +33,39 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s) {
     return n;
 }
 
+ig_x ig_cuda_attention_query_of(struct ig_cuda_attention *s, ig_x thread, ig_x row) {
+    struct ig_loops *k = s->k;
+    struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
+    ig_x warp = ig_x_div(k, thread, num(s, 32)), lane = ig_x_mod(k, thread, num(s, 32));
+    ig_x m = ig_x_div(k, warp, num(s, s->t->warps_n));
+    ig_x query = ig_x_add(k, ig_x_mul(k, m, num(s, 16)), ig_x_div(k, lane, num(s, l.lanes)));
+    query = ig_x_add(k, query, ig_x_mul(k, row, num(s, 16 / l.rows)));
+    return ig_x_add(k, s->first_query, query);
+}
+
+/* The register (block, row, column) of a thread that has `columns` side by side. */
+static ig_x slot_of(struct ig_cuda_attention *s, ig_x thread, ig_x block, ig_x row, ig_x column, int columns) {
+    struct ig_loops *k = s->k;
+    ig_x slot = ig_x_add(k, ig_x_mul(k, block, num(s, ig_cuda_attend_scores(s->t).rows)), row);
+    slot = ig_x_add(k, ig_x_mul(k, slot, num(s, columns)), column);
+    return ig_x_add(k, ig_x_mul(k, thread, num(s, ig_cuda_attention_places(s))), slot);
+}
+
 struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key,
                                              struct ig_attention_element *out) {
     struct ig_loops *k = s->k;
     struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
-    ig_x thread, block, row, column;
+    ig_x thread, block, row, column, two = num(s, 2);
     body = loop(s, body, IG_FOR_SIMD, s->threads, &thread);
     ig_x warp = ig_x_div(k, thread, num(s, 32)), lane = ig_x_mod(k, thread, num(s, 32));
-    ig_x m = ig_x_div(k, warp, num(s, s->t->warps_n)), n = ig_x_mod(k, warp, num(s, s->t->warps_n));
+    ig_x n = ig_x_mod(k, warp, num(s, s->t->warps_n));
     body = loop(s, body, IG_FOR_UNROLL, l.blocks, &block);
     body = loop(s, body, IG_FOR_UNROLL, l.rows, &row);
     body = loop(s, body, IG_FOR_VECTOR, l.columns, &column);
-    ig_x slot = ig_x_add(k, ig_x_mul(k, block, num(s, l.rows)), row);
-    slot = ig_x_add(k, ig_x_mul(k, slot, num(s, l.columns)), column);
-    out->slot = ig_x_add(k, ig_x_mul(k, thread, num(s, ig_cuda_attention_places(s))), slot);
-    ig_x query = ig_x_add(k, ig_x_mul(k, m, num(s, 16)), ig_x_div(k, lane, num(s, l.lanes)));
-    query = ig_x_add(k, query, ig_x_mul(k, row, num(s, 16 / l.rows)));
-    out->query = ig_x_add(k, s->first_query, query);
+    out->slot = slot_of(s, thread, block, row, column, l.columns);
+    ig_x of_two = ig_x_add(k, ig_x_mul(k, ig_x_mod(k, block, two), num(s, l.columns)), column);
+    out->packed_slot = slot_of(s, thread, ig_x_div(k, block, two), row, of_two, 2 * l.columns);
+    out->query = ig_cuda_attention_query_of(s, thread, row);
     int each = l.lanes * l.columns; /* keys of a warp's block, of which it has neighbours or every warps_n-th */
     ig_x key = ig_x_add(k, first_key, ig_x_mul(k, n, num(s, s->t->direct ? each : s->t->keys)));
     key = ig_x_add(k, key, ig_x_mul(k, block, num(s, s->t->direct ? each * s->t->warps_n : each)));
@@ -80,12 +96,14 @@ static bool collect_loads(struct ig_cuda_attention *s, ig_x x) {
     return true;
 }
 
-static enum ig_attention_reads what_is_read(const struct ig_loops *k, ig_x x, ig_x query) {
-    const struct ig_x_node *n = ig_x_look(k, x);
+static enum ig_attention_reads what_is_read(struct ig_cuda_attention *s, ig_x x, ig_x query, ig_x key) {
+    const struct ig_x_node n = *ig_x_look(s->k, x);
     enum ig_attention_reads most = IG_ATTENTION_READS_NOTHING;
-    if (n->kind == IG_X_LOAD) return ig_x_contains(k, x, query) ? IG_ATTENTION_READS_EACH : IG_ATTENTION_READS_ROWS;
+    if (n.kind == IG_X_LOAD && !ig_x_contains(s->k, x, query)) return IG_ATTENTION_READS_ROWS;
+    if (n.kind == IG_X_LOAD)
+        return ig_cuda_attention_is_packed(s, x, key) ? IG_ATTENTION_READS_PACKED : IG_ATTENTION_READS_EACH;
     for (int i = 0; i < 3; i++) {
-        enum ig_attention_reads one = n->args[i] == IG_NO_X ? most : what_is_read(k, n->args[i], query);
+        enum ig_attention_reads one = n.args[i] == IG_NO_X ? most : what_is_read(s, n.args[i], query, key);
         if (one > most) most = one;
     }
     return most;
@@ -96,7 +114,7 @@ enum ig_attention_reads ig_cuda_attention_change_reads(struct ig_cuda_attention 
     for (int i = 0; i < s->a->score_type.rank - 2; i++)
         head[i] = ig_x_free_var(s->k, s->a->score_type.dim[i]);
     ig_x score = ig_x_acc(s->k, ig_loops_acc(s->k), INGOT_F32);
-    return what_is_read(s->k, ig_attention_changed(s->a, head, query, key, score), query);
+    return what_is_read(s, ig_attention_changed(s->a, head, query, key, score), query, key);
 }
 
 void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
@@ -110,6 +128,13 @@ void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
     s->diagonal = ig_attention_diagonal(s->a, x, score, s->at_query, s->at_key, &s->rest, &s->offset);
     s->late = !collect_loads(s, s->rest);
     if (s->late) s->n_early = 0;
+    for (int i = 0; i < s->n_early; i++) {
+        /* As they are stored: who converts a number waits for it. */
+        enum ingot_dtype dtype = k->buffers.at[ig_x_look(k, s->early[i].load)->i].dtype;
+        s->early[i].buffer =
+            ig_loops_spread(k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(k->job, "early%d", i));
+    }
+    ig_cuda_attention_find_packed(s);
     s->seen = keys;
     if (!s->diagonal) return;
     /* Tiles whose queries see the most keys come first. */
@@ -124,8 +149,10 @@ void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
 
 struct ig_attention_element ig_cuda_attention_clamped(struct ig_cuda_attention *s,
                                                       const struct ig_attention_element *e) {
-    return (struct ig_attention_element){e->slot, ig_x_min(s->k, e->query, last(s, s->a->queries)),
-                                         ig_x_min(s->k, e->key, last(s, s->a->keys))};
+    return (struct ig_attention_element){.slot = e->slot,
+                                         .query = ig_x_min(s->k, e->query, last(s, s->a->queries)),
+                                         .key = ig_x_min(s->k, e->key, last(s, s->a->keys)),
+                                         .packed_slot = e->packed_slot};
 }
 
 static ig_x load_at(struct ig_cuda_attention *s, int i, const struct ig_attention_element *e) {
@@ -141,7 +168,7 @@ static bool is_clamped(struct ig_cuda_attention *s, const struct ig_attention_el
     else
         part.key = safe.key;
     for (int i = 0; i < s->n_early; i++) {
-        if (load_at(s, i, &part) != load_at(s, i, e)) return true;
+        if (s->early[i].first == IG_NO_X && load_at(s, i, &part) != load_at(s, i, e)) return true;
     }
     return false;
 }
@@ -150,21 +177,20 @@ static void store_loads(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x 
     struct ig_attention_element e;
     body = ig_cuda_attention_each_score(s, body, first_key, &e);
     struct ig_attention_element at = safe ? ig_cuda_attention_clamped(s, &e) : e;
-    for (int i = 0; i < s->n_early; i++)
-        ig_s_store(s->k, body, s->early[i].buffer, e.slot, load_at(s, i, &at));
+    for (int i = 0; i < s->n_early; i++) {
+        if (s->early[i].first == IG_NO_X) ig_s_store(s->k, body, s->early[i].buffer, e.slot, load_at(s, i, &at));
+    }
 }
 
 /* Most steps have all their keys, and most tiles all their queries; there the loads need no clamps, and their
  * addresses differ by constants. */
 void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_loops *k = s->k;
-    if (s->n_early == 0) return;
+    int others = 0;
     for (int i = 0; i < s->n_early; i++) {
-        /* As they are stored: who converts a number waits for it. */
-        enum ingot_dtype dtype = k->buffers.at[ig_x_look(k, s->early[i].load)->i].dtype;
-        s->early[i].buffer =
-            ig_loops_spread(k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(k->job, "early%d", i));
+        others += s->early[i].first == IG_NO_X;
     }
+    if (others == 0) return;
     struct ig_attention_element e;
     ig_cuda_attention_each_score(s, body, first_key, &e);
     body->body.count--; /* remove the empty loop */
@@ -198,7 +224,7 @@ static ig_x changed(struct ig_cuda_attention *s, const struct ig_attention_eleme
                        to[PLACES + IG_ATTENTION_LOADS] = {at.query, at.key, at.slot};
     for (int i = 0; i < s->n_early; i++) {
         from[PLACES + i] = s->early[i].load;
-        to[PLACES + i] = ig_x_load(s->k, s->early[i].buffer, e->slot);
+        to[PLACES + i] = ig_x_load(s->k, s->early[i].buffer, s->early[i].first == IG_NO_X ? e->slot : e->packed_slot);
     }
     return ig_x_substitute(s->k, s->rest, from, to, PLACES + s->n_early);
 }
