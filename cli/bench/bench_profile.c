@@ -145,12 +145,10 @@ static const json_t *find_region(const json_t *explanation, const struct ingot_p
     return NULL;
 }
 
-/* Of all calls of the row. A CPU's kernels follow their floors, of which the row has those of this machine and its threads. */
+/* Of all calls of the row. A CPU's rows have those of this machine and its threads. */
 static double estimate_of(const json_t *region, const struct ingot_profile_row *row, bool gpu) {
-    double calls = (double)row->calls, estimate = json_real_value(json_object_get(region, "estimate_us"));
-    double floor = json_real_value(json_object_get(region, "floor_us"));
-    if (gpu) return estimate / 1e3 * calls;
-    return floor > 0 ? estimate / floor * row->floor_ms : 0;
+    if (!gpu) return row->estimate_ms;
+    return json_real_value(json_object_get(region, "estimate_us")) / 1e3 * (double)row->calls;
 }
 
 /* Estimates are of the engine, for the usual sizes; of GPUs for the one that the target usually runs on. */

@@ -703,6 +703,9 @@ struct ingot_profile_row {
     double operations; /* of one call, of all kinds; a multiply-add is one */
     /* Of the shortest call, which nothing else on the machine has lengthened; 0: there was none. */
     double shortest_ms;
+    /* CPUs: what all calls are expected to take on this machine, by few terms; 0: not known. Estimates for GPUs are in the
+     * explanation. */
+    double estimate_ms;
 };
 INGOT_API size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows,
                                        size_t capacity);

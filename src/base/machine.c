@@ -106,6 +106,7 @@ struct ig_machine ig_machine_of_cpu(uint64_t features, unsigned threads) {
         .name = amx    ? "x86-64 with AMX"
                 : wide ? "x86-64-v4"
                        : "x86-64-v3",
+        .threads = n,
         .memory = 15e3 * n,
         .cache = 100e3 * n,
         .cache_bytes = 2e6 * n,

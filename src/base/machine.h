@@ -40,6 +40,7 @@ const char *ig_unit_name(enum ig_unit unit);
 
 struct ig_machine {
     const char *name;
+    double threads;             /* CPUs: whose rates these are together */
     double memory, cache;       /* bytes per microsecond; of the cache that all processors share, or have together */
     double cache_bytes;         /* its size */
     double rate[IG_UNIT_COUNT]; /* operations per microsecond */

@@ -13,6 +13,7 @@
 #include "ir/part.h"
 #include "ir/rows/rows.h"
 #include "kernel/cuda/exchange.h"
+#include "kernel/expect.h"
 
 /* The tables of the plan as they grow. */
 struct tables {
@@ -668,6 +669,7 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
         kernels[i].lasting = (uint32_t)k->kernel->lasting;
         kernels[i].turn = (uint32_t)k->kernel->turn;
         kernels[i].whole = k->kernel->whole;
+        kernels[i].kind = ig_target_is_cuda(set->target) ? IG_CPU_UNKNOWN : ig_expect_cpu_kind(k->kernel);
         kernels[i].n_maps = (uint32_t)k->kernel->n_maps;
         memcpy(kernels[i].maps, k->kernel->maps, sizeof kernels[i].maps);
         if (!k->kernel->library) continue;

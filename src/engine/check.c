@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/cpu_time.h"
+
 struct checker {
     const struct ig_plan *plan;
     uint64_t n_slots, code_size, weights_size, section; /* weights_size: with copies, section: without */
@@ -226,7 +228,7 @@ static enum ingot_status check_kernels(const struct checker *c) {
         REQUIRE(c, kernel->lasting <= IG_MOST_LASTING, "kernel %u wants %u blocks of a multiprocessor", i,
                 kernel->lasting);
         REQUIRE(c, kernel->whole <= 1, "kernel %u says neither that parts of it are whole nor that they are not", i);
-        REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);
+        REQUIRE(c, kernel->kind < IG_CPU_KINDS, "kernel %u is of unknown kind %u", i, kernel->kind);
         REQUIRE(c, kernel->n_maps <= (kernel->library ? 0 : IG_MOST_TENSOR_MAPS), "kernel %u has %u tensor maps", i,
                 kernel->n_maps);
         for (uint32_t m = kernel->n_maps; m < IG_MOST_TENSOR_MAPS; m++) {

@@ -26,7 +26,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 22u
+#define IG_ENGINE_FORMAT 23u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */

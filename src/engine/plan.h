@@ -159,7 +159,7 @@ struct ig_plan_kernel {
     /* CPU: 1: what a worker does of the kernel (or of a turn) it does in one call, since the tiles of a call share work; 0: it may
      * do it in several, and give some away. */
     uint32_t whole;
-    uint32_t reserved;
+    uint32_t kind; /* CPU: an ig_cpu_kind, for estimates */
 };
 
 /* The engine's main plan, or a body of control flow. A body's tensors are its inputs and outputs. All subplans share

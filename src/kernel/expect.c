@@ -72,26 +72,32 @@ static enum ig_expect_kind gemm_kind(const struct ig_cuda_gemm *g) {
     return g->warpgroups ? IG_EXPECT_GROUPS : IG_EXPECT_CORES;
 }
 
-static enum ig_expect_kind cpu_products(const struct ig_kernel *k) {
-    if (k->way == IG_WAY_WINOGRAD) return IG_EXPECT_CPU_WINOGRAD;
-    if (k->way == IG_WAY_DEPTHWISE) return IG_EXPECT_CPU_DEPTHWISE;
+static enum ig_cpu_kind cpu_products(const struct ig_kernel *k) {
+    if (k->way == IG_WAY_WINOGRAD) return IG_CPU_WINOGRAD;
+    if (k->way == IG_WAY_DEPTHWISE) return IG_CPU_DEPTHWISE;
     for (uint32_t i = 0; i < k->micros.count; i++) {
-        if (k->micros.at[i].parts) return IG_EXPECT_CPU_PARTS;
-        if (k->micros.at[i].tile_groups) return IG_EXPECT_CPU_TILES;
+        if (k->micros.at[i].parts) return IG_CPU_PARTS;
+        if (k->micros.at[i].tile_groups) return IG_CPU_TILES;
     }
-    return IG_EXPECT_CPU_PRODUCTS;
+    return IG_CPU_PRODUCTS;
+}
+
+enum ig_cpu_kind ig_expect_cpu_kind(const struct ig_kernel *k) {
+    switch (k->family) {
+    case IG_FAMILY_CONTRACT: return cpu_products(k);
+    case IG_FAMILY_MAP: return IG_CPU_MAP;
+    case IG_FAMILY_ROW: return IG_CPU_ROWS;
+    case IG_FAMILY_WINDOW: return IG_CPU_WINDOW;
+    case IG_FAMILY_ATTEND: return IG_CPU_ATTEND;
+    case IG_FAMILY_SCAN: return IG_CPU_SCAN;
+    default: return IG_CPU_UNKNOWN;
+    }
 }
 
 static enum ig_expect_kind cpu_kind(const struct ig_kernel *k) {
-    switch (k->family) {
-    case IG_FAMILY_CONTRACT: return cpu_products(k);
-    case IG_FAMILY_MAP: return IG_EXPECT_CPU_MAP;
-    case IG_FAMILY_ROW: return IG_EXPECT_CPU_ROWS;
-    case IG_FAMILY_WINDOW: return IG_EXPECT_CPU_WINDOW;
-    case IG_FAMILY_ATTEND: return IG_EXPECT_CPU_ATTEND;
-    case IG_FAMILY_SCAN: return IG_EXPECT_CPU_SCAN;
-    default: return IG_EXPECT_NONE;
-    }
+    enum ig_cpu_kind kind = ig_expect_cpu_kind(k);
+    return kind == IG_CPU_UNKNOWN ? IG_EXPECT_NONE
+                                  : (enum ig_expect_kind)(IG_EXPECT_CPU_PRODUCTS + kind - IG_CPU_PRODUCTS);
 }
 
 static enum ig_expect_kind kind_of(const struct ig_kernel *k) {
@@ -145,18 +151,6 @@ static void count_depthwise(const struct ig_cuda_depthwise *d, struct ig_expect 
     e->lines = loads + 0.05 * weights;
 }
 
-/* The time of a kernel's products of floats on a CPU by vectors, of those types that it does not multiply by tiles. */
-static double products_of_vectors(enum ig_expect_kind kind, const struct ig_demand *demand,
-                                  const struct ig_machine *machine) {
-    const double *operations = demand->operations;
-    bool attend = kind == IG_EXPECT_CPU_ATTEND; /* bf16 by tiles if there are some */
-    double products = 2 * operations[IG_UNIT_F64];
-    if (kind != IG_EXPECT_CPU_PARTS)
-        products += operations[IG_UNIT_F32] + operations[IG_UNIT_TF32] + operations[IG_UNIT_F16];
-    if (kind != IG_EXPECT_CPU_TILES && !attend) products += operations[IG_UNIT_BF16];
-    return 2 * products / machine->rate[IG_UNIT_SIMPLE];
-}
-
 void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, double weights,
                   const struct ig_machine *machine, const struct ig_sizes *at, struct ig_expect *e) {
     *e = (struct ig_expect){.kind = kind_of(k), .model = ig_kernel_cost(k, at)};
@@ -166,7 +160,9 @@ void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, dou
     e->operations = demand->operations[IG_UNIT_SIMPLE];
     e->steps = demand->turns + 1;
     if (is_cpu(e->kind)) {
-        e->floor = larger(ig_floor_of(machine, demand, weights).time, products_of_vectors(e->kind, demand, machine));
+        e->tiles = (double)ig_sizes_guess(at, k->tiles);
+        e->demand = *demand;
+        e->weights = weights;
         return;
     }
     if (e->kind == IG_EXPECT_LIBRARY) {
@@ -262,33 +258,12 @@ static double model_time(const struct ig_expect *e, const struct ig_machine *m) 
     return e->filled ? larger(time, 0.8 * e->loops) : time;
 }
 
-/* ---- CPUs --------------------------------------------------------------------------------------------------------- */
-
-/* Provisional: fitted to 26 networks in f32 at batch 1 on one processor (two threads, AVX2), where 73% of the kernels are within 30%;
- * of 81 others, measured beside other work, 54%. Those of tiles: to 13 networks in f32 and bf16 on a Xeon with AMX. Attention: between these
- * and a processor with AVX-512 (bench/results/cpu/2026-11-28-estimates.md).
- *
- * A start; how often the floor, its operations of arithmetic, and its bytes by the cache's rate. */
-struct cpu_terms {
-    double start, floors, operations, bytes;
-};
-static const struct cpu_terms cpu_terms[IG_EXPECT_KINDS] = {
-    [IG_EXPECT_CPU_PRODUCTS] = {0.34, 1.02, 0, 3.6}, [IG_EXPECT_CPU_WINOGRAD] = {6.8, 1.58, 0, 2.0},
-    [IG_EXPECT_CPU_DEPTHWISE] = {0.22, 2.6, 0, 0},   [IG_EXPECT_CPU_MAP] = {0.15, 2.44, 0, 0},
-    [IG_EXPECT_CPU_ROWS] = {0, 3.3, 3.0, 0},         [IG_EXPECT_CPU_WINDOW] = {0.14, 0.9, 0, 2.5},
-    [IG_EXPECT_CPU_ATTEND] = {0.5, 1.75, 0, 0},      [IG_EXPECT_CPU_SCAN] = {0, 2.9, 0, 0},
-    [IG_EXPECT_CPU_TILES] = {0.4, 1.9, 6, 7.5},      [IG_EXPECT_CPU_PARTS] = {0.3, 1.6, 6, 7.5},
-};
-
-static double cpu_time(const struct ig_expect *e, const struct ig_machine *m) {
-    const struct cpu_terms *c = &cpu_terms[e->kind];
-    return c->start + c->floors * e->floor + c->operations * e->operations / m->rate[IG_UNIT_SIMPLE] +
-           c->bytes * (e->far + e->near) / m->cache;
-}
-
 double ig_expect_time(const struct ig_expect *e, const struct ig_machine *m) {
     double time = 0;
-    if (is_cpu(e->kind)) return cpu_time(e, m);
+    if (is_cpu(e->kind)) {
+        enum ig_cpu_kind kind = (enum ig_cpu_kind)(e->kind - IG_EXPECT_CPU_PRODUCTS + IG_CPU_PRODUCTS);
+        return ig_cpu_time(kind, m, &e->demand, e->weights, e->tiles);
+    }
     switch (e->kind) {
     case IG_EXPECT_NONE: return 0;
     case IG_EXPECT_MAP:

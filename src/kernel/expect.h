@@ -10,7 +10,7 @@
 #ifndef IG_KERNEL_EXPECT_H
 #define IG_KERNEL_EXPECT_H
 
-#include "base/machine.h"
+#include "base/cpu_time.h"
 #include "kernel/kernel.h"
 
 /* Kinds of kernels, by what their time is made of. */
@@ -52,17 +52,20 @@ enum ig_expect_kind {
     IG_EXPECT_BANDED, /* depthwise convolutions on the tensor cores */
     IG_EXPECT_KINDS
 };
+/* IG_CPU_UNKNOWN: not estimated */
+enum ig_cpu_kind ig_expect_cpu_kind(const struct ig_kernel *kernel);
 /* "rows side by side" */
 const char *ig_expect_kind_name(enum ig_expect_kind kind);
 
 /* What the time depends on. Per tile: see struct ig_cuda_walk. Bytes of the whole kernel. */
 struct ig_expect {
     enum ig_expect_kind kind;
-    bool first;   /* of a run: its operands are not in the cache, and nothing hides its start */
-    double floor; /* microseconds; on CPUs only, and no less than its products take by its instructions */
-    double model; /* microseconds that its cost model says; 0: it has none */
-    double loops; /* microseconds that its loops take, the start included */
-    double tiles, threads, resident;          /* blocks on a multiprocessor at once */
+    bool first;                      /* of a run: its operands are not in the cache, and nothing hides its start */
+    struct ig_demand demand;         /* on CPUs, with the next: of the kernel */
+    double weights;                  /* bytes, of the network */
+    double model;                    /* microseconds that its cost model says; 0: it has none */
+    double loops;                    /* microseconds that its loops take, the start included */
+    double tiles, threads, resident; /* blocks on a multiprocessor at once */
     double issues, lines, turns, moved, once; /* of its loops; of a depthwise convolution's template */
     double far, near;                         /* bytes that it demands: weights that come from memory; the others */
     double operations;                        /* that it demands: products, or else arithmetic */

@@ -1,4 +1,5 @@
 /* Profiles: what the steps took, and the least that they could have taken for the shapes that were bound last. */
+#include "base/cpu_time.h"
 #include "runtime/context/context.h"
 #include "runtime/parts.h"
 
@@ -43,11 +44,20 @@ static struct ig_demand demand_of(const struct ig_plan_demand *d, const int64_t 
     return demand;
 }
 
-static void add_floor(const struct ig_context *context, const int64_t *slots, uint32_t number,
-                      struct ingot_profile_row *row) {
-    struct ig_demand demand = demand_of(&context->plan->demands[number - 1], slots);
-    struct ig_floor floor = ig_floor_of(&context->machine, &demand, (double)context->env.file->weights_size);
-    row->floor_ms = floor.time / 1e3 * (double)row->calls / (double)ig_parts_count(context);
+/* The floor and, on CPUs, the estimate. */
+static void add_figures(const struct ig_context *context, const int64_t *slots, const struct ig_plan_step *step,
+                        struct ingot_profile_row *row) {
+    const struct ig_plan *plan = context->plan;
+    const double weights = (double)context->env.file->weights_size;
+    const double runs = (double)row->calls / (double)ig_parts_count(context);
+    struct ig_demand demand = demand_of(&plan->demands[step->demand - 1], slots);
+    struct ig_floor floor = ig_floor_of(&context->machine, &demand, weights);
+    row->floor_ms = floor.time / 1e3 * runs;
+    if (step->kind == IG_STEP_KERNEL) {
+        enum ig_cpu_kind kind = (enum ig_cpu_kind)plan->kernels[step->kernel].kind;
+        row->estimate_ms =
+            ig_cpu_time(kind, &context->machine, &demand, weights, value(slots, step->tiles)) / 1e3 * runs;
+    }
     row->bound = floor.bound;
     row->bytes = demand.constants + demand.reads + demand.writes;
     for (int u = 0; u < IG_UNIT_COUNT; u++)
@@ -70,7 +80,7 @@ size_t ig_context_profile(const struct ig_context *context, struct ingot_profile
                                           .calls = context->times[s].calls,
                                           .total_ms = (double)context->times[s].nanoseconds / 1e6,
                                           .shortest_ms = (double)context->times[s].shortest / 1e6};
-        if (slots && step->demand) add_floor(context, slots, step->demand, row);
+        if (slots && step->demand) add_figures(context, slots, step, row);
     }
     if (slots) ig_release(context->env.allocator, slots, size);
     return count;

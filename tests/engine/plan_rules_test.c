@@ -1,6 +1,7 @@
 /* The rules of plans (engine/check.h): each is broken once. */
 #include <string.h>
 
+#include "base/cpu_time.h"
 #include "engine/check.h"
 #include "support/plan/small_plan.h"
 #include "support/support.h"
@@ -577,8 +578,8 @@ static void test_map_rules(void **state) {
     expect_broken(&plan, "kernel 1 wants 9 blocks of a multiprocessor");
     other[1] = kernels[1], other[1].whole = 2;
     expect_broken(&plan, "kernel 1 says neither that parts of it are whole");
-    other[1] = kernels[1], other[1].reserved = 1;
-    expect_broken(&plan, "kernel 1 has something in its reserved field");
+    other[1] = kernels[1], other[1].kind = IG_CPU_KINDS;
+    expect_broken(&plan, "kernel 1 is of unknown kind 11");
     other[1] = kernels[1], other[2].n_maps = 1;
     expect_broken(&plan, "kernel 2 has 1 tensor maps");
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
+#include "base/cpu_time.h"
 #include "ir/text/print.h"
 #include "kernel/cost.h"
 #include "kernel/expect.h"
@@ -164,11 +166,33 @@ static void estimates_follow_from_kernels(void **state) {
     }
 }
 
+/* Of a machine whose rates are those of all its threads. */
+static void processors_follow_their_rates(void **state) {
+    (void)state;
+    const struct ig_machine one = ig_machine_of_cpu(IG_CPU_X86_64_V4, 1), two = ig_machine_of_cpu(IG_CPU_X86_64_V4, 2);
+    struct ig_demand demand = {.constants = 1e6, .reads = 1e6, .writes = 1e6};
+    demand.operations[IG_UNIT_F32] = 1e9, demand.operations[IG_UNIT_SIMPLE] = 1e7,
+    demand.operations[IG_UNIT_SPECIAL] = 1e6;
+    assert_true(ig_cpu_time(IG_CPU_UNKNOWN, &one, &demand, 1e6, 100) == 0);
+    for (int i = IG_CPU_UNKNOWN + 1; i < IG_CPU_KINDS; i++) {
+        const enum ig_cpu_kind kind = (enum ig_cpu_kind)i;
+        struct ig_machine slow = two;
+        double alone = ig_cpu_time(kind, &one, &demand, 1e6, 100), both = ig_cpu_time(kind, &two, &demand, 1e6, 100);
+        assert_true(both > 0.499 * alone && both < 0.51 * alone);
+        /* What is one tile, one thread computes, and so does nobody agree. */
+        assert_float_equal(ig_cpu_time(kind, &two, &demand, 1e6, 1), alone, 1e-6 * alone);
+        slow.memory /= 2;
+        assert_float_equal(ig_cpu_time(kind, &slow, &demand, 1e6, 100), both, 1e-9); /* all weights fit the cache */
+        assert_true(ig_cpu_time(kind, &slow, &demand, 1e9, 100) > ig_cpu_time(kind, &two, &demand, 1e9, 100));
+        slow.cache /= 2;
+        assert_true(ig_cpu_time(kind, &slow, &demand, 1e6, 100) > both);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nine_of_ten_confirmed_times),
-        cmocka_unit_test(three_of_four_of_all_times),
-        cmocka_unit_test(all_of_attention),
+        cmocka_unit_test(processors_follow_their_rates), cmocka_unit_test(nine_of_ten_confirmed_times),
+        cmocka_unit_test(three_of_four_of_all_times),    cmocka_unit_test(all_of_attention),
         cmocka_unit_test(estimates_follow_from_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

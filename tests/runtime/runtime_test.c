@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu_time.h"
 #include "device/null/null.h"
 #include "runtime/frame/uncaptured.h"
 #include "support/clock.h"
@@ -203,6 +204,7 @@ static void tells_floors(void **state) {
     plan->demands = &demand;
     plan->n_demands = 1;
     f->tiny.steps[1].demand = 1;
+    f->tiny.kernels[f->tiny.steps[1].kernel].kind = IG_CPU_MAP;
     struct ig_machine machine = {.name = "slow", .memory = 1000, .cache = 1000, .step = 1};
     for (int u = 0; u < IG_UNIT_COUNT; u++)
         machine.rate[u] = 1;
@@ -215,6 +217,9 @@ static void tells_floors(void **state) {
     assert_true(rows[0].floor_ms == 0 && rows[0].bound == NULL);
     assert_float_equal(rows[1].floor_ms, 2 * (3.2 + 1) / 1000, 1e-9); /* two calls, as if of the last shapes */
     assert_float_equal(rows[1].bytes, 3200, 1e-9);
+    const struct ig_demand moved = {.reads = 1600, .writes = 1600};
+    assert_float_equal(rows[1].estimate_ms, 2 * ig_cpu_time(IG_CPU_MAP, &machine, &moved, 0, 1) / 1000, 1e-9);
+    assert_true(rows[0].estimate_ms == 0);
     assert_true(rows[1].operations == 0);
     run_chain(f, 1000);
     assert_int_equal(ig_context_profile(f->context, rows, 3), 3);

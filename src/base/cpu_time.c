@@ -1,0 +1,51 @@
+/* See cpu_time.h. */
+#include "base/cpu_time.h"
+
+/*
+ * Microseconds of a start, and of an agreement of several threads; how often what is demanded takes its time at the machine's rates:
+ * products, bytes of the cache and of memory, arithmetic, functions. Turns as they are.
+ *
+ * Fitted to 3,949 kernels of 36 networks in f32 at batch 1, on two threads of a processor with AVX-512
+ * (bench/results/cpu/2026-12-01-estimates.md); tiles of AMX to 13 networks in f32 and bf16 on a Xeon (2026-11-28-estimates.md).
+ */
+struct terms {
+    double start, agreement, products, near, far, simple, special;
+};
+static const struct terms terms[IG_CPU_KINDS] = {
+    [IG_CPU_PRODUCTS] = {0.33, 0.07, 0.92, 6.0, 1.45, 0.2, 1.6},
+    [IG_CPU_WINOGRAD] = {3.0, 4.0, 1.02, 12.0, 0.36, 16.0, 4.4},
+    [IG_CPU_DEPTHWISE] = {0.33, 0.95, 0.99, 2.9, 2.45, 0.2, 2.0},
+    [IG_CPU_MAP] = {0.29, 0, 0.82, 2.8, 0.68, 2.5, 1.1},
+    [IG_CPU_ROWS] = {0.02, 0.27, 1.8, 1.3, 0.4, 3.5, 6.2},
+    [IG_CPU_WINDOW] = {0.17, 1.29, 1.18, 3.0, 0.3, 0.2, 6.4},
+    [IG_CPU_ATTEND] = {0.02, 0.1, 1.02, 9.6, 3.0, 0.2, 4.1},
+    [IG_CPU_SCAN] = {0, 0, 2.9, 2.9, 2.9, 2.9, 2.9},
+    [IG_CPU_TILES] = {0.4, 0, 1.9, 7.5, 1.9, 6, 1.9},
+    [IG_CPU_PARTS] = {0.3, 0, 1.6, 7.5, 1.6, 6, 1.6},
+};
+
+/* Floats that a kernel does not multiply by tiles take the time of vectors. */
+static double products_time(enum ig_cpu_kind kind, const struct ig_machine *m, const double *operations) {
+    bool is_f32 = kind == IG_CPU_PARTS, is_bf16 = kind == IG_CPU_TILES || kind == IG_CPU_ATTEND;
+    const double by_vectors = m->rate[IG_UNIT_SIMPLE] / 2;
+    double wide = operations[IG_UNIT_F32] + operations[IG_UNIT_TF32] + operations[IG_UNIT_F16], time = 0;
+    time += is_f32 ? operations[IG_UNIT_F32] / m->rate[IG_UNIT_F32] + operations[IG_UNIT_TF32] / m->rate[IG_UNIT_TF32] +
+                         operations[IG_UNIT_F16] / m->rate[IG_UNIT_F16]
+                   : wide / by_vectors;
+    time += operations[IG_UNIT_BF16] / (is_bf16 ? m->rate[IG_UNIT_BF16] : by_vectors);
+    return time + operations[IG_UNIT_I8] / m->rate[IG_UNIT_I8] + operations[IG_UNIT_F64] / m->rate[IG_UNIT_F64];
+}
+
+double ig_cpu_time(enum ig_cpu_kind kind, const struct ig_machine *m, const struct ig_demand *d, double weights,
+                   double tiles) {
+    const struct terms *t = &terms[kind];
+    if (kind == IG_CPU_UNKNOWN) return 0;
+    const double threads = m->threads > 1 ? m->threads : 1, busy = tiles < 1 ? 1 : tiles < threads ? tiles : threads;
+    const double far = weights > m->cache_bytes ? d->constants * (1 - m->cache_bytes / weights) : 0;
+    const double near = d->constants + d->reads + d->writes - far;
+    const double by_all = t->products * products_time(kind, m, d->operations) + t->near * near / m->cache +
+                          t->simple * d->operations[IG_UNIT_SIMPLE] / m->rate[IG_UNIT_SIMPLE] +
+                          t->special * d->operations[IG_UNIT_SPECIAL] / m->rate[IG_UNIT_SPECIAL];
+    return t->start + (busy > 1 ? t->agreement : 0) + by_all * threads / busy + t->far * far / m->memory +
+           d->turns * m->turn;
+}
