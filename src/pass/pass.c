@@ -51,7 +51,8 @@ const struct ig_pass ig_passes[] = {
     {"winograd", "compute 3x3 convolutions with fewer multiplications, on CPUs", 2, false, ig_pass_winograd},
     {"pad-channels", "give images between convolutions whole loads of channels, on GPUs", 2, false,
      ig_pass_pad_channels},
-    {"pack", "store weights and tables of scores as kernels read them, pictures for GPUs in whole loads", 1, false, ig_pass_pack},
+    {"pack", "store weights and tables of scores as kernels read them, pictures for GPUs in whole loads", 1, false,
+     ig_pass_pack},
     {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},
     {"partition", "make every node a region of its own where fuse formed none", 0, true, ig_pass_partition},
 };
