@@ -24,16 +24,22 @@ static const struct terms terms[IG_CPU_KINDS] = {
     [IG_CPU_PARTS] = {0.3, 0, 1.6, 7.5, 1.6, 6, 1.6},
 };
 
-/* Floats that a kernel does not multiply by tiles take the time of vectors. */
+/* Does a kernel multiply these at the unit's own rate? Floats that it has no tiles for take the time of vectors. */
+static bool has_rate(enum ig_cpu_kind kind, int unit) {
+    switch (unit) {
+    case IG_UNIT_F32:
+    case IG_UNIT_TF32:
+    case IG_UNIT_F16: return kind == IG_CPU_PARTS;
+    case IG_UNIT_BF16: return kind == IG_CPU_TILES || kind == IG_CPU_ATTEND;
+    default: return true;
+    }
+}
+
 static double products_time(enum ig_cpu_kind kind, const struct ig_machine *m, const double *operations) {
-    bool is_f32 = kind == IG_CPU_PARTS, is_bf16 = kind == IG_CPU_TILES || kind == IG_CPU_ATTEND;
-    const double by_vectors = m->rate[IG_UNIT_SIMPLE] / 2;
-    double wide = operations[IG_UNIT_F32] + operations[IG_UNIT_TF32] + operations[IG_UNIT_F16], time = 0;
-    time += is_f32 ? operations[IG_UNIT_F32] / m->rate[IG_UNIT_F32] + operations[IG_UNIT_TF32] / m->rate[IG_UNIT_TF32] +
-                         operations[IG_UNIT_F16] / m->rate[IG_UNIT_F16]
-                   : wide / by_vectors;
-    time += operations[IG_UNIT_BF16] / (is_bf16 ? m->rate[IG_UNIT_BF16] : by_vectors);
-    return time + operations[IG_UNIT_I8] / m->rate[IG_UNIT_I8] + operations[IG_UNIT_F64] / m->rate[IG_UNIT_F64];
+    double time = 0;
+    for (int u = 0; u < IG_UNIT_SIMPLE; u++)
+        time += operations[u] / (has_rate(kind, u) ? m->rate[u] : m->rate[IG_UNIT_SIMPLE] / 2);
+    return time;
 }
 
 double ig_cpu_time(enum ig_cpu_kind kind, const struct ig_machine *m, const struct ig_demand *d, double weights,

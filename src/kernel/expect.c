@@ -38,24 +38,11 @@ static const char *const kind_names[IG_EXPECT_KINDS] = {
     [IG_EXPECT_ATTEND] = "attend",
     [IG_EXPECT_EXCHANGE] = "exchange",
     [IG_EXPECT_LIBRARY] = "library",
-    [IG_EXPECT_CPU_PRODUCTS] = "CPU, products",
-    [IG_EXPECT_CPU_WINOGRAD] = "CPU, Winograd",
-    [IG_EXPECT_CPU_DEPTHWISE] = "CPU, depthwise",
-    [IG_EXPECT_CPU_MAP] = "CPU, map",
-    [IG_EXPECT_CPU_ROWS] = "CPU, rows",
-    [IG_EXPECT_CPU_WINDOW] = "CPU, window",
-    [IG_EXPECT_CPU_ATTEND] = "CPU, attend",
-    [IG_EXPECT_CPU_SCAN] = "CPU, scan",
-    [IG_EXPECT_CPU_TILES] = "CPU, tiles",
-    [IG_EXPECT_CPU_PARTS] = "CPU, tiles of parts",
+    [IG_EXPECT_CPU] = "CPU",
 };
 
 const char *ig_expect_kind_name(enum ig_expect_kind kind) {
     return kind_names[kind];
-}
-
-static bool is_cpu(enum ig_expect_kind kind) {
-    return kind >= IG_EXPECT_CPU_PRODUCTS && kind <= IG_EXPECT_CPU_PARTS;
 }
 
 static double larger(double a, double b) {
@@ -94,18 +81,12 @@ enum ig_cpu_kind ig_expect_cpu_kind(const struct ig_kernel *k) {
     }
 }
 
-static enum ig_expect_kind cpu_kind(const struct ig_kernel *k) {
-    enum ig_cpu_kind kind = ig_expect_cpu_kind(k);
-    return kind == IG_CPU_UNKNOWN ? IG_EXPECT_NONE
-                                  : (enum ig_expect_kind)(IG_EXPECT_CPU_PRODUCTS + kind - IG_CPU_PRODUCTS);
-}
-
 static enum ig_expect_kind kind_of(const struct ig_kernel *k) {
     static const enum ig_expect_kind ways[] = {[IG_WAY_USUAL] = IG_EXPECT_ROWS,
                                                [IG_WAY_COLUMNS] = IG_EXPECT_COLUMNS,
                                                [IG_WAY_SIDE_BY_SIDE] = IG_EXPECT_SIDE_BY_SIDE};
     if (k->library) return IG_EXPECT_LIBRARY;
-    if (k->threads == 0) return cpu_kind(k);
+    if (k->threads == 0) return ig_expect_cpu_kind(k) == IG_CPU_UNKNOWN ? IG_EXPECT_NONE : IG_EXPECT_CPU;
     if (k->exchange) return IG_EXPECT_EXCHANGE;
     if (k->gemm) return gemm_kind(k->gemm);
     if (k->blocks) return IG_EXPECT_CODES;
@@ -159,7 +140,8 @@ void ig_expect_of(const struct ig_kernel *k, const struct ig_demand *demand, dou
     e->near = demand->constants + demand->reads + demand->writes - e->far;
     e->operations = demand->operations[IG_UNIT_SIMPLE];
     e->steps = demand->turns + 1;
-    if (is_cpu(e->kind)) {
+    if (e->kind == IG_EXPECT_CPU) {
+        e->cpu = ig_expect_cpu_kind(k);
         e->tiles = (double)ig_sizes_guess(at, k->tiles);
         e->demand = *demand;
         e->weights = weights;
@@ -260,12 +242,9 @@ static double model_time(const struct ig_expect *e, const struct ig_machine *m) 
 
 double ig_expect_time(const struct ig_expect *e, const struct ig_machine *m) {
     double time = 0;
-    if (is_cpu(e->kind)) {
-        enum ig_cpu_kind kind = (enum ig_cpu_kind)(e->kind - IG_EXPECT_CPU_PRODUCTS + IG_CPU_PRODUCTS);
-        return ig_cpu_time(kind, m, &e->demand, e->weights, e->tiles);
-    }
     switch (e->kind) {
     case IG_EXPECT_NONE: return 0;
+    case IG_EXPECT_CPU: return ig_cpu_time(e->cpu, m, &e->demand, e->weights, e->tiles);
     case IG_EXPECT_MAP:
     case IG_EXPECT_ROWS:
     case IG_EXPECT_COLUMNS:

@@ -36,18 +36,8 @@ enum ig_expect_kind {
     IG_EXPECT_ATTEND,
     IG_EXPECT_EXCHANGE,
     IG_EXPECT_LIBRARY,
-    /* On CPUs: */
-    IG_EXPECT_CPU_PRODUCTS,
-    IG_EXPECT_CPU_WINOGRAD,
-    IG_EXPECT_CPU_DEPTHWISE,
-    IG_EXPECT_CPU_MAP,
-    IG_EXPECT_CPU_ROWS,
-    IG_EXPECT_CPU_WINDOW,
-    IG_EXPECT_CPU_ATTEND,
-    IG_EXPECT_CPU_SCAN,
-    IG_EXPECT_CPU_TILES, /* products by AMX */
-    IG_EXPECT_CPU_PARTS, /* of f32, likewise */
-    /* On GPUs, behind those that measured times are recorded by: */
+    IG_EXPECT_CPU, /* of a kind of base/cpu_time.h */
+    /* Behind those that measured times are recorded by: */
     IG_EXPECT_CODES,  /* products of weights of few bits */
     IG_EXPECT_BANDED, /* depthwise convolutions on the tensor cores */
     IG_EXPECT_KINDS
@@ -61,7 +51,8 @@ const char *ig_expect_kind_name(enum ig_expect_kind kind);
 struct ig_expect {
     enum ig_expect_kind kind;
     bool first;                      /* of a run: its operands are not in the cache, and nothing hides its start */
-    struct ig_demand demand;         /* on CPUs, with the next: of the kernel */
+    enum ig_cpu_kind cpu;            /* on CPUs, with the next two */
+    struct ig_demand demand;         /* of the kernel */
     double weights;                  /* bytes, of the network */
     double model;                    /* microseconds that its cost model says; 0: it has none */
     double loops;                    /* microseconds that its loops take, the start included */

@@ -521,14 +521,20 @@ static const struct attention tables[] = {
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 
-static void find_narrow_table(struct ig_job *job, void *argument) {
-    const struct attention *a = *(const struct attention *const *)argument;
+/* For a GPU, in fp16. */
+static struct ig_graph *divided_in_halves(struct ig_job *job, const struct attention *a, bool packs) {
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
     struct ig_target target = {.isa = IG_ISA_CUDA, .sm = 90};
     const struct ig_precisions precisions = {.base = IG_PRECISION_FP16, .everywhere = true};
     struct ig_pass_options options = {.target = &target, .precisions = &precisions};
     build(g, a);
-    g = ig_pass_fuse(ig_pass_precision(ig_pass_attend(g, &options), &options), &options);
+    g = ig_pass_precision(ig_pass_attend(g, &options), &options);
+    return ig_pass_fuse(packs ? ig_pass_pack(g, &options) : g, &options);
+}
+
+static void find_narrow_table(struct ig_job *job, void *argument) {
+    const struct attention *a = *(const struct attention *const *)argument;
+    struct ig_graph *g = divided_in_halves(job, a, false);
     const struct ig_region *region = NULL;
     for (uint32_t r = 0; r < g->regions.count; r++) {
         if (g->regions.at[r].family == IG_FAMILY_ATTEND) region = &g->regions.at[r];
@@ -570,13 +576,7 @@ enum { PACKED = sizeof packed / sizeof *packed };
 
 static void find_packed(struct ig_job *job, void *argument) {
     const struct attention *a = *(const struct attention *const *)argument;
-    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-    struct ig_target target = {.isa = IG_ISA_CUDA, .sm = 90};
-    const struct ig_precisions precisions = {.base = IG_PRECISION_FP16, .everywhere = true};
-    struct ig_pass_options options = {.target = &target, .precisions = &precisions};
-    build(g, a);
-    g = ig_pass_pack(ig_pass_precision(ig_pass_attend(g, &options), &options), &options);
-    g = ig_pass_fuse(g, &options);
+    struct ig_graph *g = divided_in_halves(job, a, true);
     int found = 0, others = 0;
     for (uint32_t r = 0; r < g->regions.count; r++) {
         const struct ig_region *region = &g->regions.at[r];

@@ -64,21 +64,14 @@ static int64_t best_for_patches(const int64_t *dims, int rank, int64_t element, 
     return best;
 }
 
-static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
-    ig_dim dims[INGOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        dims[i] = ig_dim_const(g->dims, sizes[i]);
-    return ig_view_reshape(g, v, dims, rank);
-}
-
 /* In a row that is longer by one than n of them, each number moves by one place from row to row: so zeros are appended, and
  * the rows divided anew. */
 ig_value ig_spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_t n, int64_t each) {
     ig_dim zero = ig_dim_const(g->dims, 0);
     v = ig_build_pad_end(g, v, 2, n * each);
-    v = reshape(g, v, (int64_t[]){rows, n * (n + 1) * each}, 2);
+    v = ig_view_reshape_to(g, v, (int64_t[]){rows, n * (n + 1) * each}, 2);
     v = ig_build_slice_axis(g, v, 1, zero, ig_dim_const(g->dims, n * n * each), 1);
-    return reshape(g, v, (int64_t[]){rows, n, n, each}, 4);
+    return ig_view_reshape_to(g, v, (int64_t[]){rows, n, n, each}, 4);
 }
 
 ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups, bool patches) {
@@ -94,12 +87,13 @@ ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups, bool pa
     *groups /= n;
     for (int i = 1; i < rank; i++)
         each *= dims[i];
-    w = ig_spread_diagonal(g, reshape(g, w, (int64_t[]){*groups, n, columns * each}, 3), *groups, n, columns * each);
-    w = reshape(g, w, (int64_t[]){*groups, n, n, columns, each}, 5);
+    w = ig_spread_diagonal(g, ig_view_reshape_to(g, w, (int64_t[]){*groups, n, columns * each}, 3), *groups, n,
+                           columns * each);
+    w = ig_view_reshape_to(g, w, (int64_t[]){*groups, n, n, columns, each}, 5);
     w = ig_view_transpose(g, w, (int64_t[]){0, 1, 3, 2, 4});
     sizes[0] = dims[0];
     sizes[1] = n * dims[1];
     for (int i = 2; i < rank; i++)
         sizes[i] = dims[i];
-    return reshape(g, w, sizes, rank);
+    return ig_view_reshape_to(g, w, sizes, rank);
 }

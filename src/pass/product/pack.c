@@ -43,13 +43,6 @@ static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t 
     return ig_build_pad_end(g, v, axis, *out_panels * nr - size);
 }
 
-static ig_value reshape_to_ints(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
-    ig_dim dims[INGOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        dims[i] = ig_dim_const(g->dims, sizes[i]);
-    return ig_view_reshape(g, v, dims, rank);
-}
-
 /* Is w a constant of static shape without empty dims? */
 static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
     const struct ig_type *type = ig_type_of(g, w);
@@ -163,10 +156,10 @@ static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, con
     ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
     w = pad_to_panels(g, w, 0, together, &steps);
     if (together > 1) {
-        w = reshape_to_ints(g, w, (int64_t[]){steps, together, panels, nr}, 4);
+        w = ig_view_reshape_to(g, w, (int64_t[]){steps, together, panels, nr}, 4);
         w = ig_view_transpose(g, w, (int64_t[]){2, 0, 3, 1});
     } else {
-        w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
+        w = ig_view_reshape_to(g, w, (int64_t[]){dims[0], panels, nr}, 3);
         w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
     }
     return rebuild(g, n, in, w, nr, dims[1]);
@@ -180,7 +173,7 @@ static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *di
         sizes[i] = dims[i + 1];
     for (int i = 0; i < rank - 1; i++)
         perm[i] = i == rank - 2 ? 0 : i + 1;
-    return ig_view_transpose(g, reshape_to_ints(g, w, sizes, rank - 1), perm);
+    return ig_view_transpose(g, ig_view_reshape_to(g, w, sizes, rank - 1), perm);
 }
 
 /* Do convolutions in groups fill vectors with the channels of several groups on CPUs (cpu/contract_depthwise.c)? */
@@ -204,7 +197,7 @@ static ig_value lines_together(struct ig_graph *g, ig_value w) {
     int64_t lines, blocks, width = 0;
     ig_dim_is_const(g->dims, ig_type_of(g, w)->dim[1], &width);
     w = pad_to_panels(g, pad_to_panels(g, w, 0, 4, &lines), 2, 16, &blocks);
-    w = reshape_to_ints(g, w, (int64_t[]){lines, 4, width, 16 * blocks}, 4);
+    w = ig_view_reshape_to(g, w, (int64_t[]){lines, 4, width, 16 * blocks}, 4);
     return ig_view_transpose(g, w, (int64_t[]){0, 2, 3, 1});
 }
 
@@ -218,7 +211,7 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     sizes[1] = dims[0] / groups;
     for (int i = 1; i < rank; i++)
         sizes[i + 1] = dims[i];
-    w = pad_to_panels(g, reshape_to_ints(g, w, sizes, rank + 1), 1, nr, &panels);
+    w = pad_to_panels(g, ig_view_reshape_to(g, w, sizes, rank + 1), 1, nr, &panels);
     w = pad_to_panels(g, w, 2, together, &steps);
     sizes[1] = panels;
     sizes[2] = nr;
@@ -226,7 +219,7 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     sizes[4] = together;
     for (int i = 0; i < kernel; i++)
         sizes[taps + i] = dims[i + 2];
-    w = reshape_to_ints(g, w, sizes, taps + kernel);
+    w = ig_view_reshape_to(g, w, sizes, taps + kernel);
     perm[count++] = 0;
     perm[count++] = 1;
     for (int i = 0; i < kernel; i++)
@@ -287,9 +280,9 @@ static ig_value pack_recurrence(struct ig_rewriter *rw, const struct ig_node *n,
     if (!suits || !is_packable(g, in[1], dims)) return IG_NO_VALUE;
     int64_t hidden = dims[1], gates = dims[0] / hidden;
     int64_t units = ig_target_units(rw->options->target, (int)gates, (int)ingot_dtype_size(type->dtype), hidden);
-    ig_value r = reshape_to_ints(g, in[1], (int64_t[]){gates, hidden, hidden}, 3);
+    ig_value r = ig_view_reshape_to(g, in[1], (int64_t[]){gates, hidden, hidden}, 3);
     r = pad_to_panels(g, r, 1, units, &panels);
-    r = reshape_to_ints(g, r, (int64_t[]){gates, panels, units, hidden}, 4);
+    r = ig_view_reshape_to(g, r, (int64_t[]){gates, panels, units, hidden}, 4);
     for (uint32_t i = 0; i < n->n_in; i++)
         operands[i] = in[i];
     operands[1] = ig_view_transpose(g, r, (int64_t[]){1, 3, 0, 2});
@@ -349,7 +342,7 @@ static ig_value pack_signed(struct ig_rewriter *rw, const struct ig_node *n, con
     return pack_conv(rw, &conv, (const ig_value[]){raised, in[1], less});
 }
 
-/* What is looked up in the graph that is rewritten, not in bodies. */
+/* What is looked up in the graph that is rewritten, not in bodies; on GPUs. */
 struct packing {
     const struct ig_graph *in;
     const bool *tables; /* by value: see pack_tables.h */
@@ -377,7 +370,7 @@ static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value
 }
 
 struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options) {
-    struct packing p = {in, ig_target_is_cuda(options->target) ? ig_find_tables(in)
-                                                               : IG_NEW_ARRAY(in->job, bool, in->values.count + 1)};
+    struct packing p = {0};
+    if (ig_target_is_cuda(options->target)) p = (struct packing){in, ig_find_tables(in)};
     return ig_rewrite(in, options, pack, &p);
 }

@@ -5,13 +5,6 @@
 #include "ir/build.h"
 #include "pass/view/view.h"
 
-static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
-    ig_dim dims[INGOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        dims[i] = ig_dim_const(g->dims, sizes[i]);
-    return ig_view_reshape(g, v, dims, rank);
-}
-
 /* A matrix with zeros appended, to that size. */
 static ig_value pad(struct ig_graph *g, ig_value v, int64_t rows, int64_t columns) {
     const struct ig_type *type = ig_type_of(g, v);
@@ -36,32 +29,32 @@ static ig_value join_codes(struct ig_graph *g, ig_value v, int axis, int bits) {
 static ig_value pack_lanes(struct ig_graph *g, ig_value codes, int bits, int64_t n, int64_t k) {
     int64_t size = ig_blocks_chunk(IG_BLOCKS_LANES, bits), chunks = (k + size - 1) / size;
     codes = pad(g, codes, n, chunks * size);
-    if (bits == 8) return reshape(g, codes, (int64_t[]){n, chunks, 64}, 3);
-    codes = join_codes(g, reshape(g, codes, (int64_t[]){n, chunks, 4, 8 / bits, 16}, 5), 3, bits);
+    if (bits == 8) return ig_view_reshape_to(g, codes, (int64_t[]){n, chunks, 64}, 3);
+    codes = join_codes(g, ig_view_reshape_to(g, codes, (int64_t[]){n, chunks, 4, 8 / bits, 16}, 5), 3, bits);
     codes = ig_view_transpose(g, codes, (int64_t[]){0, 1, 3, 2});
-    return reshape(g, codes, (int64_t[]){n, chunks, 64}, 3);
+    return ig_view_reshape_to(g, codes, (int64_t[]){n, chunks, 64}, 3);
 }
 
 static ig_value pack_fragments(struct ig_graph *g, ig_value codes, int bits, int64_t n, int64_t k) {
     int64_t size = ig_blocks_chunk(IG_BLOCKS_FRAGMENTS, bits), chunks = (k + size - 1) / size, tiles = (n + 15) / 16;
     codes = pad(g, codes, tiles * 16, chunks * size);
     if (bits == 8) {
-        codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 4, 8}, 6);
+        codes = ig_view_reshape_to(g, codes, (int64_t[]){tiles, 2, 8, chunks, 4, 8}, 6);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 4, 1, 5});
     } else if (bits == 2) {
         /* A word's depths are 32 * r + 2 * j + e0 and more: j tells the codes of a byte, e0 and r the bytes. */
-        codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks, 2, 2, 4, 4, 2}, 7);
+        codes = ig_view_reshape_to(g, codes, (int64_t[]){tiles * 16, chunks, 2, 2, 4, 4, 2}, 7);
         codes = join_codes(g, codes, 5, bits);
-        codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 2, 4, 2}, 8);
+        codes = ig_view_reshape_to(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 2, 4, 2}, 8);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 6, 1, 4, 7, 5});
     } else {
         /* A word's depths are 4 * e2 + 2 * e1 + e0: bit e1 tells the nibbles of a byte, e0 and e2 the bytes. */
-        codes = reshape(g, codes, (int64_t[]){tiles * 16, chunks * 8, 2, 2, 2}, 5);
+        codes = ig_view_reshape_to(g, codes, (int64_t[]){tiles * 16, chunks * 8, 2, 2, 2}, 5);
         codes = join_codes(g, codes, 3, bits);
-        codes = reshape(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 4, 2, 2}, 8);
+        codes = ig_view_reshape_to(g, codes, (int64_t[]){tiles, 2, 8, chunks, 2, 4, 2, 2}, 8);
         codes = ig_view_transpose(g, codes, (int64_t[]){0, 3, 2, 5, 1, 4, 7, 6});
     }
-    return reshape(g, codes, (int64_t[]){tiles, chunks, 32, 16}, 4);
+    return ig_view_reshape_to(g, codes, (int64_t[]){tiles, chunks, 32, 16}, 4);
 }
 
 /* [n, blocks] to [blocks, n], padded. */

@@ -5,6 +5,7 @@
 
 #include "ir/attend.h"
 #include "ir/build.h"
+#include "pass/view/view.h"
 
 /* Of 16 keys: two blocks of eight, of which each of four lanes has two neighbours. */
 enum { BLOCKS = 2, LANES = 4, NEIGHBOURS = 2, TOGETHER = BLOCKS * LANES * NEIGHBOURS };
@@ -53,13 +54,6 @@ bool *ig_find_tables(struct ig_graph *g) {
     return tables;
 }
 
-static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
-    ig_dim dims[INGOT_MAX_RANK];
-    for (int i = 0; i < rank; i++)
-        dims[i] = ig_dim_const(g->dims, sizes[i]);
-    return ig_build_reshape(g, v, dims, rank);
-}
-
 /* The cast of v if v is a half that is widened, else NULL. */
 static const struct ig_node *widening_of(const struct ig_graph *g, ig_value v) {
     const struct ig_node *n = ig_type_of(g, v)->dtype == INGOT_F32 ? ig_def_op(g, v, IG_OP_cast) : NULL;
@@ -79,7 +73,7 @@ ig_value ig_pack_table(struct ig_graph *g, ig_value table) {
     const ig_dim *padded = ig_type_of(g, v)->dim;
     ig_dim whole[INGOT_MAX_RANK];
     memcpy(whole, padded, (size_t)type.rank * sizeof *whole);
-    v = reshape(g, v, (int64_t[]){heads, queries, groups, BLOCKS, LANES, NEIGHBOURS}, 6);
+    v = ig_view_reshape_to(g, v, (int64_t[]){heads, queries, groups, BLOCKS, LANES, NEIGHBOURS}, 6);
     v = ig_build_transpose(g, v, (int64_t[]){0, 1, 2, 4, 3, 5}); /* what is stored */
     v = ig_build_transpose(g, v, (int64_t[]){0, 1, 2, 4, 3, 5});
     v = ig_build_reshape(g, v, whole, type.rank);

@@ -117,6 +117,13 @@ ig_value ig_view_reshape(struct ig_graph *g, ig_value v, const ig_dim *dims, int
     return ig_build_reshape(g, v, dims, rank);
 }
 
+ig_value ig_view_reshape_to(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    return ig_view_reshape(g, v, dims, rank);
+}
+
 struct ig_attr *ig_attrs_copy(struct ig_graph *g, enum ig_op op, const struct ig_attr *attrs) {
     int count = ig_op_info(op)->n_attrs;
     struct ig_attr *copy = IG_NEW_ARRAY(g->job, struct ig_attr, (size_t)count + 1);

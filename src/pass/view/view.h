@@ -12,6 +12,8 @@
 ig_value ig_view_transpose(struct ig_graph *g, ig_value v, const int64_t *perm);
 /* Builds a reshape, merged with those that v already is; nothing if v has that shape. */
 ig_value ig_view_reshape(struct ig_graph *g, ig_value v, const ig_dim *dims, int rank);
+/* The same, to known sizes. */
+ig_value ig_view_reshape_to(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank);
 /* The inverse of ig_view_transpose(…, perm). */
 ig_value ig_view_untranspose(struct ig_graph *g, ig_value v, const int64_t *perm);
 
