@@ -219,6 +219,7 @@ static const struct conv banded[] = {
     {DEEP(1, 14, 14, 96, 5, 1, 1, 2), .bias = true, .relu = true},
     {DEEP(3, 9, 17, 40, 7, 1, 1, 3), .bias = true, .residual = true}, /* a part of a group, of a chunk and of a band */
     {DEEP(9, 7, 7, 16, 7, 1, 1, 3), .bias = true},
+    {DEEP(24, 28, 28, 64, 7, 1, 1, 3), .bias = true}, /* bands of seven rows */
     {DEEP(1, 32, 32, 32, 9, 1, 1, 4), .relu = true},
     {DEEP(2, 15, 13, 24, 5, 2, 1, 2), .bias = true},
     {DEEP(1, 20, 12, 8, 3, 2, 1, 1)},

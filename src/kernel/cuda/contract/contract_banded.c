@@ -16,7 +16,7 @@ enum {
     MOST_REACH = 448,   /* rows or columns of a window: more steps than matrices */
     MOST_MATRICES = 28, /* of a channel, each two registers */
     MOST_CHOICES = 3,
-    MOST_SHAPES = 24,
+    MOST_SHAPES = 30,
     REGISTERS = 65536,
 };
 
@@ -144,10 +144,12 @@ static void insert(struct ordered *o, const struct ig_cuda_banded *b, double tim
 static void order_tiles(struct banded *s, struct ordered *out) {
     const struct sizes at = {ig_sizes_guess(s->c->at, ig_contract_out(s->c)->dim[0]),
                              ig_sizes_guess(s->c->at, out_size(s, 0)), ig_sizes_guess(s->c->at, out_size(s, 1))};
+    static const int bands[] = {1, 2, 4, 7, 8}; /* rows: images often have a multiple of 7 */
     out->count = 0;
     for (int group = 8; group <= 32; group *= 2) {
         for (int own = 2; own <= 4; own *= 2) {
-            for (int rows = 1; rows <= 8; rows *= 2) {
+            for (size_t i = 0; i < sizeof bands / sizeof *bands; i++) {
+                int rows = bands[i];
                 struct ig_cuda_banded b = *s->b;
                 b.group = group;
                 b.own = own;
