@@ -221,7 +221,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "ingot-bench")
-    parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/gpu/DATE-gpu.md")
+    parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/gpu/networks/DATE-gpu.md")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     cases = CASES
@@ -251,7 +251,7 @@ def main():
                          ("batch 32", [r for (_, b), r in ratios.items() if b == 32])):
         if chosen:
             lines.append(f"\nGeometric mean at {text}: **{geometric_mean(chosen):.3f}** (largest {max(chosen):.2f}).")
-    output = args.output or ROOT / "bench" / "results" / "gpu" / f"{datetime.date.today()}-gpu.md"
+    output = args.output or ROOT / "bench" / "results" / "gpu" / "networks" / f"{datetime.date.today()}-gpu.md"
     output.write_text(f"# GPU, {args.precision}, {datetime.date.today()}\n\nMachine: {gpu()}\n\n"
                       f"Command: `bench/compare_gpu.py {' '.join(sys.argv[1:])}`\n\n" + "\n".join(lines) + "\n")
     print("\n".join(lines))

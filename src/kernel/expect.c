@@ -2,8 +2,8 @@
  * Expected times; see expect.h.
  *
  * The constants are fitted to 6,177 kernels of 169 runs of the zoo in f16, at batch 1 and at large ones, on an H100
- * (bench/results/gpu/2026-11-26-estimates.md); streams of weights that the caches cannot hold, to those of a decoder on one and
- * two H200 (bench/results/ranks/2026-11-28-pushes.md).
+ * (bench/results/gpu/networks/2026-11-26-estimates.md); streams of weights that the caches cannot hold, to those of a decoder
+ * on one and two H200 (bench/results/ranks/2026-11-28-pushes.md).
  */
 #include "kernel/expect.h"
 

@@ -5,7 +5,7 @@
  * the sectors that move between the caches, and the loads that a thread waits for in turn. An expression is evaluated in
  * the outermost loop in which all it depends on is known, as printers do it. The constants are set by profiles of ten
  * networks in f16 on an H200, at batch 1 and 32: eight of ten kernels are estimated at 0.6 to 2.8 times what they took there
- * (bench/results/gpu/2026-11-23-fusion.md).
+ * (bench/results/gpu/networks/2026-11-23-fusion.md).
  */
 #include "kernel/cuda/estimate.h"
 

@@ -148,7 +148,7 @@ static bool are_narrow_weights(const struct ig_rewriter *rw, const struct ig_nod
 
 /* Is this a large table of what an attention adds to scores, a number for each, such as biases by relative position and masks of windows?
  * Blocks of GPUs read it from the second-level cache, for each of a head's or a window's images anew, and more of it than of queries, keys and
- * values (bench/results/gpu/2026-11-30-pools-and-pictures.md). */
+ * values (bench/results/gpu/convolutions/2026-11-30-pools-and-pictures.md). */
 static bool is_table_of_scores(const struct ig_rewriter *rw, const struct ig_node *n, uint32_t input) {
     enum { LARGE = 1 << 11 /* numbers of a head */ };
     const struct narrowing *s = rw->state;
