@@ -262,7 +262,7 @@ static int threads_of(const struct shape *s) {
 
 /* For `columns` columns of `count` elements, by the number of reductions. Blocks are wide enough for whole memory
  * transfers and narrow enough to be many, but no wider than there are columns. A thread has as many columns as one access
- * holds, up to `vector`, if a block is left with some threads side by side. */
+ * holds, up to `vector`, if a block is left with some threads side by side and all of them are many. */
 static struct shape choose_shape(int64_t columns, int64_t count, uint32_t n_steps, int vector) {
     struct shape s = {.width = MOST_COLUMNS, .vector = vector};
     while (s.width > LEAST_COLUMNS && columns / s.width < ENOUGH_BLOCKS)
@@ -274,6 +274,8 @@ static struct shape choose_shape(int64_t columns, int64_t count, uint32_t n_step
     s.shares = THREADS / (s.width / s.vector);
     while (s.shares > 1 && s.shares * 2 > count)
         s.shares /= 2;
+    while (s.vector > 1 && threads_of(&s) < THREADS && columns / s.width * threads_of(&s) < ENOUGH_BLOCKS * THREADS)
+        s.vector /= 2;
     int most = columns / s.width < ENOUGH_BLOCKS ? MOST_THREADS : MANY_THREADS;
     while (threads_of(&s) < most && count / s.shares > LONG_SHARE)
         s.shares *= 2;
@@ -304,17 +306,28 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     return 3.5 + (walk > bytes ? walk : bytes) + (p->shape.shares > 1 ? 0.5 : 0) + p->shape.shares * 0.002;
 }
 
-/* How many neighbouring columns one access of 16 bytes holds, of the narrowest operand. */
+/* How many neighbouring columns an access of 16 bytes holds of a value; 1: it has not the shape of all rows. */
+static int columns_of_access(const struct ig_row *r, ig_value v) {
+    const struct ig_type *type = ig_type_of(r->graph, v);
+    return ig_row_is_space_shape(r, type) ? 16 / (int)ingot_dtype_size(type->dtype) : 1;
+}
+
+/* The same of the narrowest operand, read as it is or through views, where there are so many along all dims behind those of the rows. */
 static int vector_of(const struct ig_row *r) {
-    int last = r->space.rank - 1, vector = 1;
-    if (r->reduced[last]) return 1;
+    int vector = 1, first = r->space.rank;
+    while (first > 0 && !r->reduced[first - 1])
+        first--;
+    ig_dim along = ig_dim_product(r->k->dims, r->space.dim + first, r->space.rank - first);
     for (uint32_t i = 0; i < r->region->inputs.count; i++) {
-        const struct ig_type *type = ig_type_of(r->graph, r->region->inputs.at[i]);
-        int fit = 16 / (int)ingot_dtype_size(type->dtype);
-        if (ig_row_is_space_shape(r, type) && fit > vector) vector = fit;
+        int fit = columns_of_access(r, r->region->inputs.at[i]);
+        if (fit > vector) vector = fit;
     }
-    while (vector > 1 &&
-           (vector > MOST_VECTOR || !ig_dim_divides(r->k->dims, ig_dim_const(r->k->dims, vector), r->space.dim[last])))
+    for (uint32_t i = 0; i < r->region->nodes.count; i++) {
+        const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
+        int fit = ig_op_info(n->op)->family == IG_FAMILY_VIEW ? columns_of_access(r, n->out) : 1;
+        if (fit > vector) vector = fit;
+    }
+    while (vector > 1 && (vector > MOST_VECTOR || !ig_dim_divides(r->k->dims, ig_dim_const(r->k->dims, vector), along)))
         vector /= 2;
     return vector;
 }
