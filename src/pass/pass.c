@@ -26,6 +26,7 @@ const struct ig_pass ig_passes[] = {
     {"relative-positions", "add sums of relative positions to scores by their product, on GPUs", 2, false,
      ig_pass_relative_positions},
     {"join-heads", "multiply linear attentions' odd heads together, on GPUs", 2, false, ig_pass_join_heads},
+    {"join-windows", "convolve parts of channels together, on GPUs", 2, false, ig_pass_join_windows},
     {"compute-in-parts", "compute on the parts of a rearranged value before they are joined", 2, false,
      ig_pass_compute_in_parts},
     {"move-views", "move transposes and reshapes until they cancel", 1, false, ig_pass_move_views},

@@ -17,6 +17,7 @@ struct ig_graph *ig_pass_canonicalize(struct ig_graph *in, const struct ig_pass_
 struct ig_graph *ig_pass_common_subexpressions(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_relative_positions(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_join_heads(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_join_windows(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_compute_in_parts(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_move_views(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_recognize(struct ig_graph *in, const struct ig_pass_options *options);

@@ -76,12 +76,10 @@ static ig_value weights_of_scale(struct ig_graph *g, ig_value scale, const struc
     return ig_view_reshape(g, scale, dims, w.rank);
 }
 
-/* ---- One kernel within another ----------------------------------------------------------------------------------- */
+/* ---- One window within another ----------------------------------------------------------------------------------- */
 
-/* Where the kernel of `small` (NULL: one position at the output's own place) lies in that of `large`; false if it does
- * not. */
-static bool place_kernel(const struct ig_graph *g, const struct ig_node *large, const struct ig_node *small,
-                         int64_t *out_at) {
+bool ig_place_window(const struct ig_graph *g, const struct ig_node *large, const struct ig_node *small,
+                     int64_t *out_at) {
     const struct ig_attr *kernel = ig_attr(g, large, IG_ATTR_kernel), *strides = ig_attr(g, large, IG_ATTR_strides);
     const struct ig_attr *dilations = ig_attr(g, large, IG_ATTR_dilations), *before = ig_attr(g, large, IG_ATTR_before);
     for (int i = 0; i < kernel->count; i++) {
@@ -97,22 +95,24 @@ static bool place_kernel(const struct ig_graph *g, const struct ig_node *large, 
     return true;
 }
 
-/* w + the weights `small`, which begin at at[]. */
-static ig_value add_weights(struct ig_graph *g, ig_value w, ig_value small, const int64_t *at) {
-    const struct ig_type all = *ig_type_of(g, w), own = *ig_type_of(g, small);
+ig_value ig_window_within(struct ig_graph *g, ig_value w, const struct ig_node *large, const int64_t *at) {
+    const struct ig_attr *kernel = ig_attr(g, large, IG_ATTR_kernel);
+    const struct ig_type own = *ig_type_of(g, w);
     ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
-    for (int i = 0; i < all.rank; i++) {
-        int64_t ahead = i < 2 ? 0 : at[i - 2];
+    bool whole = true;
+    for (int i = 0; i < own.rank; i++) {
+        const int64_t ahead = i < 2 ? 0 : at[i - 2];
+        const int64_t behind = i < 2 ? 0 : kernel->ints[i - 2] - known(g, own.dim[i]) - ahead;
         before[i] = ig_dim_const(g->dims, ahead);
-        after[i] = ig_dim_const(g->dims, known(g, all.dim[i]) - known(g, own.dim[i]) - ahead);
+        after[i] = ig_dim_const(g->dims, behind);
+        whole = whole && ahead == 0 && behind == 0;
     }
-    if (!ig_same_dims(&all, &own)) small = ig_build_pad(g, small, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
-    return ig_map2(g, IG_OP_add, w, small);
+    return whole ? w : ig_build_pad(g, w, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
 }
 
 static ig_value join(struct ig_graph *g, const struct branch *large, const struct branch *small) {
     int64_t at[MAX_SPATIAL] = {0};
-    if (!place_kernel(g, large->conv, small->conv, at)) return IG_NO_VALUE;
+    if (!ig_place_window(g, large->conv, small->conv, at)) return IG_NO_VALUE;
     const int64_t groups = ig_attr_int(g, large->conv, IG_ATTR_groups);
     if (small->conv && groups != ig_attr_int(g, small->conv, IG_ATTR_groups)) return IG_NO_VALUE;
     ig_value w = small->conv ? small->w : weights_of_scale(g, small->w, large), bias = large->bias;
@@ -122,7 +122,8 @@ static ig_value join(struct ig_graph *g, const struct branch *large, const struc
     else if (small->bias != IG_NO_VALUE)
         bias = ig_map2(g, IG_OP_add, bias, small->bias);
     const struct ig_attr *attrs = large->conv->attr; /* in the arena: nodes are appended */
-    ig_value in[3] = {large->x, add_weights(g, large->w, w, at), bias};
+    w = ig_window_within(g, w, large->conv, at);
+    ig_value in[3] = {large->x, ig_map2(g, IG_OP_add, large->w, w), bias};
     struct ig_graph *const no_bodies[2] = {NULL, NULL};
     return ig_build_node(g, IG_OP_conv, in, bias == IG_NO_VALUE ? 2 : 3, 1, attrs, no_bodies);
 }
