@@ -232,6 +232,19 @@ static void print_tiles(struct ig_code_printer *p, const char *what) {
     }
 }
 
+/*
+ * Do products and recurrences make most of the kernel? They take what is below 2^-126 for zero (FTZ and DAZ of the control register):
+ * the sums do not see it, and to multiply by it takes some processors a hundred cycles. Softmaxes far from their maximum make such numbers.
+ */
+static bool flushes(const struct ig_kernel *kernel) {
+    return kernel->family == IG_FAMILY_CONTRACT || kernel->family == IG_FAMILY_ATTEND ||
+           kernel->family == IG_FAMILY_SCAN;
+}
+
+static const char flush[] = "    const unsigned ig_mode = __builtin_ia32_stmxcsr();\n"
+                            "    __builtin_ia32_ldmxcsr(ig_mode | 0x8040);\n";
+static const char restore[] = "    __builtin_ia32_ldmxcsr(ig_mode);\n";
+
 static const char declarations[] =
     "typedef __INT8_TYPE__ int8_t;\ntypedef __INT16_TYPE__ int16_t;\ntypedef __INT32_TYPE__ int32_t;\n"
     "typedef __INT64_TYPE__ int64_t;\ntypedef __UINT8_TYPE__ uint8_t;\ntypedef __UINT16_TYPE__ uint16_t;\n"
@@ -261,8 +274,11 @@ const char *ig_c_kernel(struct ig_job *job, const struct ig_kernel *kernel, cons
         ig_text_add(&unit, "\n");
         ig_c_micro(&kernel->micros.at[i], target, &unit);
     }
-    ig_text_printf(
-        &unit, "\nvoid %s(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {\n%s%s}\n",
-        symbol, p.has_zero ? zero : "", p.out.at);
+    const bool flushing = flushes(kernel);
+    ig_text_printf(&unit,
+                   "\nvoid %s(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {\n",
+                   symbol);
+    ig_text_printf(&unit, "%s%s%s%s}\n", flushing ? flush : "", p.has_zero ? zero : "", p.out.at,
+                   flushing ? restore : "");
     return unit.at;
 }
