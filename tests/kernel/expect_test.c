@@ -167,9 +167,8 @@ static void estimates_follow_from_kernels(void **state) {
 }
 
 /* Of a machine whose rates are those of all its threads. */
-static void processors_follow_their_rates(void **state) {
-    (void)state;
-    const struct ig_machine one = ig_machine_of_cpu(IG_CPU_X86_64_V4, 1), two = ig_machine_of_cpu(IG_CPU_X86_64_V4, 2);
+static void follows_its_rates(uint64_t features) {
+    const struct ig_machine one = ig_machine_of_cpu(features, 1), two = ig_machine_of_cpu(features, 2);
     struct ig_demand demand = {.constants = 1e6, .reads = 1e6, .writes = 1e6};
     demand.operations[IG_UNIT_F32] = 1e9, demand.operations[IG_UNIT_SIMPLE] = 1e7,
     demand.operations[IG_UNIT_SPECIAL] = 1e6;
@@ -187,6 +186,12 @@ static void processors_follow_their_rates(void **state) {
         slow.cache /= 2;
         assert_true(ig_cpu_time(kind, &slow, &demand, 1e6, 100) > both);
     }
+}
+
+static void processors_follow_their_rates(void **state) {
+    (void)state;
+    follows_its_rates(IG_CPU_X86_64_V4);
+    follows_its_rates(IG_CPU_X86_64_V4 | IG_CPU_AMX);
 }
 
 int main(void) {
