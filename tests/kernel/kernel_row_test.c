@@ -195,10 +195,37 @@ static void groups_side_by_side(void **state) {
     check_all();
 }
 
+/* Softmax over the tokens of the keys among queries, keys and values [images, tokens, 3, heads, columns], whose heads are no whole accesses. */
+static void build_keys(struct ig_graph *g, const void *argument) {
+    const struct reduced *r = argument;
+    const int64_t *n = r->shape.sizes, all[] = {n[0], n[1], 3, n[2], n[3]};
+    struct ig_type keys = sized_type(g, r->shape.dtype, 4, n);
+    ig_value x = input(g, "x", r->shape.dtype, 5, all);
+    x = ig_build_slice_axis(g, x, 2, ig_dim_const(g->dims, 1), ig_dim_const(g->dims, 1), 1);
+    x = ig_build_reshape(g, x, keys.dim, 4);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, over(g, r, IG_OP_reduce_max, x)));
+    ig_build_output(g, "softmax", ig_map2(g, IG_OP_div, e, over(g, r, IG_OP_reduce_sum, e)));
+}
+
+static const struct reduced keys[] = {
+    {{INGOT_F16, 4, {3, 1100, 8, 19}}, 1, {1}},
+    {{INGOT_F16, 4, {140, 90, 8, 5}}, 1, {1}},
+    {{INGOT_F16, 4, {-1, -4, 3, 7}}, 1, {1}},
+    {{INGOT_F32, 4, {2, 70, 4, 6}}, 1, {1}},
+};
+
+static void keys_of_odd_heads(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        add_case("softmax of keys", build_keys, &keys[i], 4 * sum_tolerance(keys[i].shape.dtype), 0);
+    check_all();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reduction),
         cmocka_unit_test(reductions_in_sequence),
+        cmocka_unit_test(keys_of_odd_heads),
         cmocka_unit_test(groups_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ enum {
     LEAST_ACROSS = 4,    /* threads side by side */
     ENOUGH_BLOCKS = IG_CUDA_PROCESSORS,
     LONG_SHARE = 8,    /* rows per thread above which another thread pays off */
-    MOST_PARTS = 4096, /* partial results in shared memory */
+    MOST_PARTS = 8192, /* partial results in shared memory */
     MOST_VECTOR = 8,
     FEW_SHARES = 16, /* partial results per column that one thread combines */
     MOST_KEPT = 6,   /* values of a column that a thread keeps in registers */
