@@ -23,11 +23,16 @@ static const struct terms usual[IG_CPU_KINDS] = {
 /* Processors with tiles (AMX), whose cores each have a large cache, and wait longer for what another core wrote: fitted to 10,800 kernels of
  * 79 networks in f32 and bf16, likewise, on a Xeon (2026-12-01-xeon.md). */
 static const struct terms with_tiles[IG_CPU_KINDS] = {
-    [IG_CPU_PRODUCTS] = {0.16, 0.22, 1.2, 5.3, 1.8, 0.17, 3.2}, [IG_CPU_WINOGRAD] = {1.7, 1.8, 1.2, 0.98, 1.9, 170, 6.5},
-    [IG_CPU_DEPTHWISE] = {0.18, 0.61, 1.9, 7.3, 3, 0.13, 8.4}, [IG_CPU_MAP] = {0.2, 0.26, 0.69, 8.2, 8.3, 1.2, 0.32},
-    [IG_CPU_ROWS] = {0.16, 0.84, 1.1, 2.2, 2.4, 12, 5.9},       [IG_CPU_WINDOW] = {0.13, 3, 1.4, 8.2, 0.25, 0.76, 9},
-    [IG_CPU_ATTEND] = {0, 0.14, 0.6, 22, 3.5, 0.16, 14},       [IG_CPU_SCAN] = {0, 0, 2.9, 2.9, 2.9, 2.9, 2.9},
-    [IG_CPU_TILES] = {1.8, 0.02, 2.2, 8.2, 0.73, 6.9, 3.2},     [IG_CPU_PARTS] = {13, 0.02, 1.6, 10, 2.1, 5.2, 2.2},
+    [IG_CPU_PRODUCTS] = {0.16, 0.22, 1.2, 5.3, 1.8, 0.17, 3.2},
+    [IG_CPU_WINOGRAD] = {1.7, 1.8, 1.2, 0.98, 1.9, 170, 6.5},
+    [IG_CPU_DEPTHWISE] = {0.18, 0.61, 1.9, 7.3, 3, 0.13, 8.4},
+    [IG_CPU_MAP] = {0.2, 0.26, 0.69, 8.2, 8.3, 1.2, 0.32},
+    [IG_CPU_ROWS] = {0.16, 0.84, 1.1, 2.2, 2.4, 12, 5.9},
+    [IG_CPU_WINDOW] = {0.13, 3, 1.4, 8.2, 0.25, 0.76, 9},
+    [IG_CPU_ATTEND] = {0, 0.14, 0.6, 22, 3.5, 0.16, 14},
+    [IG_CPU_SCAN] = {0, 0, 2.9, 2.9, 2.9, 2.9, 2.9},
+    [IG_CPU_TILES] = {1.8, 0.02, 2.2, 8.2, 0.73, 6.9, 3.2},
+    [IG_CPU_PARTS] = {13, 0.02, 1.6, 10, 2.1, 5.2, 2.2},
 };
 
 static const struct terms *terms_of(enum ig_cpu_kind kind, const struct ig_machine *m) {
