@@ -41,6 +41,8 @@ enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const 
 /* The type that the node's operand of `dtype` will have; no precisions are asked for if NULL. */
 enum ingot_dtype ig_precision_of_operand(const struct ig_precisions *precisions, const struct ig_node *node,
                                          enum ingot_dtype dtype);
+/* Has that type 16 bits? */
+bool ig_precision_is_half(const struct ig_precisions *precisions, const struct ig_node *node, enum ingot_dtype dtype);
 /* Is it to be taken even where it gains nothing, because a rule says so? */
 bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char *origin);
 /* The storage type of a precision. */

@@ -36,6 +36,10 @@ enum ingot_dtype ig_precision_of_operand(const struct ig_precisions *precisions,
     return precisions && dtype == INGOT_F32 ? ig_precision_dtype(ig_precision_of(precisions, n->origin)) : dtype;
 }
 
+bool ig_precision_is_half(const struct ig_precisions *precisions, const struct ig_node *node, enum ingot_dtype dtype) {
+    return ingot_dtype_size(ig_precision_of_operand(precisions, node, dtype)) == 2;
+}
+
 bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char *origin) {
     return precisions->everywhere || rule_of(precisions, origin);
 }

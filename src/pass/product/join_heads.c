@@ -37,10 +37,6 @@ static bool is_plain_product(struct ig_graph *g, const struct ig_node *n, int ra
     return plain;
 }
 
-static bool is_narrow(const struct ig_rewriter *rw, const struct ig_node *product, enum ingot_dtype dtype) {
-    return ingot_dtype_size(ig_precision_of_operand(rw->options->precisions, product, dtype)) == 2;
-}
-
 /* Does nothing else read the product below v, of which the old graph knows? */
 static bool is_read_once(const struct ig_rewriter *rw, ig_value v) {
     struct ig_graph *g = rw->in;
@@ -80,16 +76,22 @@ static bool pays(const struct heads *h) {
            h->count * h->depth <= MOST_COLUMNS && h->count * h->columns <= MOST_COLUMNS;
 }
 
-/* [images..., heads, rows, columns] as [images..., rows, heads * columns]. */
-static ig_value join(struct ig_graph *g, ig_value v) {
+/* Exchanges heads and rows, or rows and heads. */
+static ig_value exchange(struct ig_graph *g, ig_value v) {
     const int rank = ig_type_of(g, v)->rank;
     int64_t perm[INGOT_MAX_RANK];
     for (int i = 0; i < rank; i++)
         perm[i] = i;
     perm[rank - 3] = rank - 2;
     perm[rank - 2] = rank - 3;
-    v = ig_view_transpose(g, v, perm);
+    return ig_view_transpose(g, v, perm);
+}
+
+/* [images..., heads, rows, columns] as [images..., rows, heads * columns]. */
+static ig_value join(struct ig_graph *g, ig_value v) {
+    v = exchange(g, v);
     struct ig_type type = *ig_type_of(g, v);
+    const int rank = type.rank;
     type.dim[rank - 2] = ig_dim_mul(g->dims, type.dim[rank - 2], type.dim[rank - 1]);
     return ig_view_reshape(g, v, type.dim, rank - 1);
 }
@@ -97,14 +99,9 @@ static ig_value join(struct ig_graph *g, ig_value v) {
 /* The inverse of join. */
 static ig_value part(struct ig_graph *g, ig_value v, const struct heads *h) {
     struct ig_type type = *ig_type_of(g, v);
-    int64_t perm[INGOT_MAX_RANK];
-    for (int i = 0; i < h->rank; i++)
-        perm[i] = i;
-    perm[h->rank - 3] = h->rank - 2;
-    perm[h->rank - 2] = h->rank - 3;
     type.dim[h->rank - 2] = ig_dim_const(g->dims, h->count);
     type.dim[h->rank - 1] = ig_dim_const(g->dims, h->columns);
-    return ig_view_transpose(g, ig_view_reshape(g, v, type.dim, h->rank), perm);
+    return exchange(g, ig_view_reshape(g, v, type.dim, h->rank));
 }
 
 /* [heads * depth, heads * columns]: is this within one head? */
@@ -125,7 +122,9 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
     struct heads h;
     if (n->op != IG_OP_matmul || !is_read_once(rw, n->in[1]) || !find_heads(g, n, in, &h) || !pays(&h)) return false;
     const enum ingot_dtype dtype = ig_type_of(g, h.queries)->dtype;
-    if (!is_narrow(rw, n, dtype) || !is_narrow(rw, &h.inner, dtype)) return false;
+    if (!ig_precision_is_half(rw->options->precisions, n, dtype) ||
+        !ig_precision_is_half(rw->options->precisions, &h.inner, dtype))
+        return false;
     struct ig_type type = *ig_type_of(g, h.keys);
     type.dim[h.rank - 3] = ig_dim_const(g->dims, h.count * h.depth);
     type.dim[h.rank - 2] = type.dim[h.rank - 1];

@@ -264,10 +264,6 @@ static ig_value multiply(struct ig_graph *g, const struct scores *scores, const 
     return scores->factor == 1 ? result : ig_map2(g, IG_OP_mul, result, ig_scalar_like(g, result, scores->factor));
 }
 
-static bool is_narrow(const struct ig_rewriter *rw, const struct ig_node *product, enum ingot_dtype dtype) {
-    return ingot_dtype_size(ig_precision_of_operand(rw->options->precisions, product, dtype)) == 2;
-}
-
 /* Are there so many scores that a sum of each takes longer than to store queries and keys of this depth once more, and than the kernels that
  * do so? */
 static bool are_many(struct ig_graph *g, const struct scores *scores, int64_t depth) {
@@ -289,7 +285,8 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
         if (!ig_same_dims(ig_type_of(rw->in, n->in[side]), &out) || !is_read_once(rw, n->in[side])) continue;
         if (!find_scores(g, in[side], &scores) || !find_sum(g, in[1 - side], &scores, &out, &sum)) continue;
         const struct ig_type *queries = ig_type_of(g, scores.product.in[0]);
-        if (!is_narrow(rw, &scores.product, queries->dtype) || ig_type_of(g, in[1 - side])->dtype != queries->dtype)
+        if (!ig_precision_is_half(rw->options->precisions, &scores.product, queries->dtype) ||
+            ig_type_of(g, in[1 - side])->dtype != queries->dtype)
             continue;
         bool fits = ig_dim_is_const(g->dims, queries->dim[queries->rank - 1], &depth);
         for (int i = 0; i < sum.n_terms; i++) {
